@@ -93,7 +93,7 @@ def migrate(
     render = None if report is None else _html()
     resolver = options.resolver_for([path], None, given)
     limits = Limits(timeout, memory)
-    request = session.Request(path, commands, limits, steps, tolerance, in_place)
+    request = session.Request(path, commands, limits, steps, tolerance)
     if branch is not None:
         branches.check(path, branch)
         request = replace(request, check=branches.check_committed)
@@ -112,7 +112,7 @@ def migrate(
         write_file(report, render(done).encode(errors="replace"))
     _write(done, in_place, patch, branch)
     if report_format == "text" and not quiet:
-        click.echo(_written(done, in_place, patch, branch))
+        click.echo(_written(bool(done.changes), in_place, patch, branch, report))
     findings = not done.runs if done.reports else bool(done.left)
     ctx.exit(exit_status(len(done.failed), findings))
 
@@ -157,13 +157,19 @@ def _patch(changes: Iterable[Change], root: Path) -> bytes:
     return b"".join(unified(name, change.before, change.after) for name, change in named)
 
 
-def _written(done: Migration, in_place: bool, patch: Path | None, branch: str | None) -> str:
-    if not done.changes:
-        return "There is nothing to write."
+def _written(
+    changes: bool, in_place: bool, patch: Path | None, branch: str | None, report: Path | None
+) -> str:
+    said = f"The report was written to {report}. " if report else ""
+    if not changes:
+        return f"{said}There are no changes to write."
     to = [f"to {patch}"] if patch else []
     to += [f"to the branch {branch}"] if branch else []
     to += ["in place"] if in_place else []
     if not to:
-        return "Nothing was written. To keep the changes, add --in-place, --patch FILE or --branch NAME."
+        return (
+            f"{said}No code was changed. To keep the changes, add --in-place, --patch FILE or --branch NAME."
+        )
     review = f" To review them, run `git diff HEAD {branch}`." if branch else ""
-    return f"The changes were written {' and '.join(to)}.{review}"
+    numbers = " All line numbers are those before the changes." if in_place or branch else ""
+    return f"{said}The changes were written {' and '.join(to)}.{review}{numbers}"

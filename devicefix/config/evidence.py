@@ -48,6 +48,9 @@ class Evidence:
     def __or__(self, other: Evidence) -> Evidence:
         return Evidence(self.seen | other.seen, self.proven | other.proven)
 
+    def __sub__(self, other: Evidence) -> Evidence:
+        return Evidence(self.seen - other.seen, self.proven - other.proven)
+
     @property
     def files(self) -> set[str]:
         """The files that there is evidence on."""

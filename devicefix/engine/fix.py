@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import starmap
 from typing import TYPE_CHECKING
 
+from devicefix.files.positions import Place, moved_finding
 from devicefix.files.text import LINE_END, Change, Source, replaced
 from devicefix.model import Edit, Finding, Fix, Result, Safety, SelfCheckError, Span
 from devicefix.rewrite.edits import Shift, Spans, joined, resolved
@@ -52,7 +53,7 @@ def fix_until_stable(
         if after.output is None:
             result = Result(path, fixed + after.findings, fixed, output, origins, made)
             return _with_resolved(result, findings, first, source)
-        fixed += _at_origin(after.fixed, source, origins)
+        fixed += at_origin(after.fixed, source, origins)
         origins = [origins[line] for line in after.origins]
         shift = Shift(after.changes)
         made = [*(tuple(starmap(shift.span, spans)) for spans in made), *after.made]
@@ -76,7 +77,7 @@ def _with_resolved(result: Result, findings: list[Finding], first: Result, sourc
     made = {id(finding) for finding in first.fixed}
     open_ = [finding for finding in findings if id(finding) not in made]
     later = result.fixed[len(first.fixed) :]
-    resolved = _resolved(open_, [*later, *_at_origin(result.remaining, source, result.origins)])
+    resolved = _resolved(open_, [*later, *at_origin(result.remaining, source, result.origins)])
     fixed = result.fixed + resolved
     # What the user finds at the place of such a finding is on the lines that correspond to its own.
     return replace(
@@ -215,8 +216,8 @@ def _origins(source: Source, changes: Iterable[Change]) -> list[int]:
     return [*found, *range(line + 1, len(source.line_starts))]
 
 
-def _at_origin(findings: list[Finding], source: Source, origins: Sequence[int]) -> list[Finding]:
-    """Return findings in a changed text at the lines of the old text that theirs correspond to.
+def at_origin(findings: list[Finding], source: Source, origins: Sequence[int]) -> list[Finding]:
+    """Return findings in a changed text with the lines of the old text that theirs correspond to.
 
     Args:
         findings: the findings.
@@ -224,13 +225,12 @@ def _at_origin(findings: list[Finding], source: Source, origins: Sequence[int]) 
         origins: for each line of the changed text that of the old one.
     """
 
-    def place(line: int, column: int) -> tuple[int, int]:
+    def where(line: int, column: int) -> Place:
         was = origins[min(line, len(origins)) - 1]
         start = source.line_starts[was]
-        return was + 1, min(column, source.line_end(start) - start + 1)
+        return Place(was + 1, min(column, source.line_end(start) - start + 1))
 
-    ends = ((each, place(each.line, each.column), place(each.end_line, each.end_column)) for each in findings)
-    return [Finding(each.code, each.message, *start, *end, each.fix) for each, start, end in ends]
+    return [moved_finding(each, where, str) for each in findings]
 
 
 def _rewritten(

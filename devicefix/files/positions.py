@@ -11,7 +11,9 @@ from typing import NamedTuple
 from devicefix.files.text import LINE_END
 from devicefix.model import Finding, Replacement, Result
 
-_LINE = re.compile(r"\bline (\d+)\b")
+# The lines that a message names; those after a comma are lines of another file.
+_LINES = re.compile(r"(?<!, )\blines? \d+\b(?:, \d+\b)*(?: and \d+\b(?! more))?")
+_NUMBER = re.compile(r"\d+")
 
 
 class Place(NamedTuple):
@@ -78,9 +80,9 @@ def _with_lines_moved(message: str, where: Where, cell: int | None) -> str:
     """Return a message with line numbers of the document; code in backticks is not changed."""
 
     def moved_line(match: re.Match[str]) -> str:
-        there = where(int(match[1]), 1)
-        return f"line {there.line}" + ("" if there.cell == cell else f" of cell {there.cell}")
+        there = where(int(match[0]), 1)
+        return str(there.line) + ("" if there.cell == cell else f" of cell {there.cell}")
 
     parts = message.split("`")
-    parts[::2] = (_LINE.sub(moved_line, part) for part in parts[::2])
+    parts[::2] = (_LINES.sub(lambda each: _NUMBER.sub(moved_line, each[0]), part) for part in parts[::2])
     return "`".join(parts)

@@ -35,6 +35,7 @@ def html(done: Migration) -> str:
         failing=[(command, report) for command, report in runs if not passes(report)],
         groups=page.groups(done),
         fixed=page.fixed_by_rule(done),
+        kept=page.kept_by_evidence(done),
         changes=list(_changes(done)),
         runs=runs,
         lines_ran=page.lines_ran(done),

@@ -220,13 +220,22 @@ def _done(done: Migration) -> Iterator[str]:
         yield f"  {number:>5} {code} {summary}"
     if done.kept:
         yield "  These fixes are unsafe, but the runs justify them:"
-        for kept in done.kept[:SHOWN]:
-            where = f"{printable_path(kept.path)}:{place(kept.finding)}"
-            yield f"    {where} {kept.finding.code} {printable(kept.finding.message)}"
-        if len(done.kept) > SHOWN:
-            yield f"    and {len(done.kept) - SHOWN} more"
-        yield f"    Evidence: each fix {printable(done.kept[0].evidence)}"
+        for evidence, found in kept_by_evidence(done):
+            for kept in found[:SHOWN]:
+                where = f"{printable_path(kept.path)}:{place(kept.finding)}"
+                yield f"    {where} {kept.finding.code} {printable(kept.finding.message)}"
+            if len(found) > SHOWN:
+                yield f"    and {len(found) - SHOWN} more"
+            yield f"    Evidence: each fix {printable(evidence)}"
     yield ""
+
+
+def kept_by_evidence(done: Migration) -> list[tuple[str, list[Kept]]]:
+    """Return the unsafe fixes that are kept, grouped by what justifies them."""
+    groups: dict[str, list[Kept]] = {}
+    for kept in done.kept:
+        groups.setdefault(kept.evidence, []).append(kept)
+    return list(groups.items())
 
 
 def _environment(done: Migration) -> Iterator[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from devicefix.config.resolver import Resolver
 from devicefix.files.kinds import NOTEBOOK
 from devicefix.migrate.commands import shown
 from devicefix.migrate.evidence import Unsafe, ran, suggested, unsafe_fixes
-from devicefix.model import Outcome
+from devicefix.model import Finding, Outcome
 from devicefix.runner.run import check_files, checker
 from devicefix.verify import session
 from devicefix.verify.commands import Command
@@ -82,6 +82,13 @@ def equal(report: Report) -> bool:
     return passes(report) and comparison is not None and not comparison.failure and bool(comparison.compared)
 
 
+def _way(report: Report) -> tuple[object, ...]:
+    """Return the way in which a run ends, to compare it with that of another run."""
+    comparison, failure = report.comparison, report.run.failure
+    unlike = (comparison.failure, comparison.on_cuda, comparison.on_cpu) if comparison else ()
+    return report.verdict, report.reason, failure and (failure.error, failure.frames), unlike
+
+
 def _unequal(report: Report) -> str:
     """Return why a run does not prove the fixes that it ran with."""
     if not passes(report):
@@ -125,14 +132,35 @@ class Prover:
     def prove(self) -> Attempt:
         """Return the rewrite to keep: with the safe fixes, and with what the runs prove besides."""
         evidence = NO_EVIDENCE
+        found: dict[int, Evidence] = {}
         for number in range(len(self._tasks)):
-            evidence = self._followed(number, evidence)
+            more = self._followed(number, evidence)
+            if more != evidence:
+                found[number] = more - evidence
+            evidence = more
         best = self._tried(evidence)
-        why = self._why_unequal(best)
-        if not evidence or not why:
-            return self._with_unsafe(best)
-        self._say(f"the runs do not prove these fixes ({why}); running without them")
-        return replace(self._with_unsafe(self._tried(NO_EVIDENCE)), unproven=why)
+        if found and (why := self._why_unequal(best)):
+            self._say(f"not all runs prove these fixes ({why}); running without them")
+            best = self._proven(best, self._tried(NO_EVIDENCE), found)
+        return self._with_unsafe(best)
+
+    def _proven(self, every: Attempt, best: Attempt, found: Mapping[int, Evidence]) -> Attempt:
+        """Return the rewrite with the evidence that the runs prove: with all of it, or command by command.
+
+        Args:
+            every: the rewrite with all evidence.
+            best: the rewrite without it.
+            found: the evidence of each command.
+        """
+        why = self._why_worse(every, best, found)
+        if not why:
+            return every
+        if len(found) == 1:
+            return replace(best, unproven=best.unproven or why)
+        for number, more in found.items():
+            one = replace(self._tried(best.evidence | more), unproven=best.unproven)
+            best = self._proven(one, best, {number: more})
+        return best
 
     def _followed(self, number: int, before: Evidence) -> Evidence:
         """Return the evidence with which a command passes, or that from before if it never does."""
@@ -169,26 +197,40 @@ class Prover:
         runs = enumerate(attempt.reports)
         return next((self._named(each, _unequal(run)) for each, run in runs if not equal(run)), "")
 
+    def _why_worse(self, now: Attempt, before: Attempt, by: Container[int] = ()) -> str:
+        """Return why the runs do not prove what a rewrite has more than another one; empty if they do.
+
+        A run that ends in the same way with both proves nothing.
+
+        Args:
+            now: the rewrite.
+            before: the other one.
+            by: the commands that have to prove it.
+        """
+        for number, (run, other) in enumerate(zip(now.reports, before.reports, strict=True)):
+            if not equal(run) and (number in by or _way(run) != _way(other)):
+                return self._named(number, _unequal(run))
+        return ""
+
     def _named(self, number: int, why: str) -> str:
         """Return the reason of one of the commands, with its name if there are several."""
         return f"{shown(self._tasks[number])}: {why}" if len(self._tasks) > 1 else why
 
     def _with_unsafe(self, best: Attempt) -> Attempt:
-        """Return the rewrite with the unsafe fixes that the runs execute, if these pass with them."""
+        """Return the rewrite with the unsafe fixes that the runs execute and prove."""
         candidates = self._candidates(best) if best.reports else None
         if not candidates:
             return best
-        why = self._why_unequal(best)
-        if not why:
+        if any(map(equal, best.reports)):
             return self._extended(best, candidates)
-        best = best.without(candidates, f"without them, {why}")
+        best = best.without(candidates, f"without them, {self._why_unequal(best)}")
         return replace(best, unjustified={**best.unjustified, **self._failed})
 
     def _extended(self, best: Attempt, candidates: Fixes) -> Attempt:
         """Return a rewrite with more unsafe fixes: with all that run, or if these fail together, by rule."""
         self._trying(candidates)
         every = self._tried(best.evidence | Evidence(proven=candidates))
-        why = self._why_unequal(every)
+        why = self._why_worse(every, best)
         codes = sorted({fix.code for _, fix in candidates})
         if why and len(codes) > 1:
             for code in codes:
@@ -197,14 +239,18 @@ class Prover:
         if why:
             return best.without(candidates, f"with them, {why}")
         made = unsafe_fixes(every.outcomes, made=True)
-        executed = candidates.intersection(chain.from_iterable(ran(report, made) for report in every.reports))
-        best = best.without(candidates - executed, "their code did not run")
-        if executed and executed != candidates:
-            every = self._tried(best.evidence | Evidence(proven=executed))
-            why = self._why_unequal(every)
-        if not executed or why:
-            return best.without(executed, f"with them, {why}")
-        return replace(every, unjustified=best.unjustified)
+        executed = [candidates & ran(report, made) for report in every.reports]
+        proven = frozenset().union(*compress(executed, map(equal, every.reports)))
+        best = best.without(candidates, "their code did not run")
+        for number, report in enumerate(every.reports):
+            why_not = f"with them, {self._named(number, _unequal(report))}"
+            best = best.without(executed[number] - proven, why_not)
+        if proven and proven != candidates:
+            every = self._tried(best.evidence | Evidence(proven=proven))
+            why = self._why_worse(every, best)
+        if not proven or why:
+            return best.without(proven, f"with them, {why}")
+        return replace(every, unjustified=best.unjustified, unproven=best.unproven)
 
     def _trying(self, fixes: Fixes) -> None:
         self._say(f"trying {len(fixes)} unsafe fix{'es' if len(fixes) > 1 else ''}")
@@ -230,6 +276,10 @@ class Prover:
     def safe(self) -> list[Outcome]:
         """The files, rewritten with the safe fixes only."""
         return check_files(self._files, self._resolver)
+
+    def unfixed(self, path: str, evidence: Evidence) -> list[Finding]:
+        """Return the findings of a file as it is, without any fix."""
+        return self._check(path, self._resolver.changed(fix=False, evidence=evidence)).result.findings
 
     @cached_property
     def _check(self) -> Callable[[str, Resolver], Outcome]:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from devicefix.config.evidence import Evidence, Proven
 from devicefix.config.resolver import Resolver
 from devicefix.devices.places import TOO_EARLY
+from devicefix.engine.fix import at_origin
 from devicefix.files.origin import Origin, origin_of
+from devicefix.files.text import Source
 from devicefix.files.write import Change
 from devicefix.migrate.cells import line_of, lines_of
 from devicefix.migrate.commands import tasks
 from devicefix.migrate.environment import Variant, environment
-from devicefix.migrate.evidence import Unsafe, unsafe_fixes
+from devicefix.migrate.evidence import Unsafe, ran, unsafe_fixes
 from devicefix.migrate.look import Look, look
 from devicefix.migrate.proof import Attempt, Display, Prover, differs, equal, passes
-from devicefix.model import Finding, Outcome, Result, Safety
+from devicefix.model import Finding, Outcome, Safety
 from devicefix.report.wording import count
 from devicefix.runner.find import find_files
 from devicefix.verify.commands import Limits
 from devicefix.verify.runs import Task
 from devicefix.verify.session import Report
+
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class Left:
 
     Attributes:
         path: the file.
-        finding: the finding, at its position in the file as it is after the migration.
+        finding: the finding, at its position in the old file.
         origin: whether the file is a test, or generated.
         blamed: whether a run stopped at this line.
         unjustified: why the runs do not justify its unsafe fix; empty if this was not tried.
@@ -136,7 +141,6 @@ class Request:
         limits: the limits of each run.
         steps: the number of optimizer steps to stop after, or None.
         tolerance: the largest relative difference between two numbers.
-        in_place: whether the files will be changed.
         check: is called with the safe changes before the first command runs, to stop early.
     """
 
@@ -145,7 +149,6 @@ class Request:
     limits: Limits = Limits()  # noqa: RUF009 (frozen)
     steps: int | None = None
     tolerance: float = 1e-5
-    in_place: bool = False
     check: Callable[[list[Change]], None] | None = None
 
     def tasks(self) -> list[Task]:
@@ -190,7 +193,7 @@ def migrate(request: Request, resolver: Resolver, display: Display) -> Migration
         unproven=attempt.unproven,
     )
     done.kept = list(_kept(attempt, done.commands))
-    done.left = sorted(_left(done, attempt, request.in_place), key=_urgency)
+    done.left = sorted(_left(done, attempt, prover), key=_urgency)
     return done
 
 
@@ -203,13 +206,14 @@ def _changes(outcomes: Iterable[Outcome]) -> list[Change]:
 
 
 def _kept(attempt: Attempt, commands: Sequence[str]) -> Iterable[Kept]:
-    ran = " and ".join(f"`{command}`" for command in commands)
+    proving = [each for each in zip(commands, attempt.reports, strict=True) if equal(each[1])]
     for fix in unsafe_fixes(attempt.outcomes, made=True):
         if _is_justified(attempt.evidence, fix):
-            compared = sum(report.comparison.compared or 0 for report in attempt.reports if report.comparison)
-            numbers = f"{count(compared, 'value')} equal"
-            numbers += " on the CPU and the simulated CUDA machine"
-            yield Kept(fix.path, fix.finding, f"ran in {ran}; {numbers}")
+            runs = [each for each in proving if ran(each[1], [fix])] or proving
+            shown = " and ".join(f"`{command}`" for command, _ in runs)
+            compared = sum(report.comparison.compared or 0 for _, report in runs if report.comparison)
+            numbers = f"{count(compared, 'value')} equal on the CPU and the simulated CUDA machine"
+            yield Kept(fix.path, fix.finding, f"ran in {shown}; {numbers}")
 
 
 def _is_justified(evidence: Evidence, fix: Unsafe) -> bool:
@@ -218,29 +222,57 @@ def _is_justified(evidence: Evidence, fix: Unsafe) -> bool:
     return seen or evidence.proves(fix.path, fix.line, fix.finding.code)
 
 
-def _left(done: Migration, attempt: Attempt, in_place: bool) -> Iterable[Left]:
+def _left(done: Migration, attempt: Attempt, prover: Prover) -> Iterable[Left]:
     runs = [report.run for report in done.reports if not passes(report)]
     frames = (at for run in runs if run.failure for at in run.failure.frames)
     places = {*map(line_of, frames), *(line_of(each.place) for run in runs for each in run.requests)}
     for outcome in done.outcomes:
         real, result = os.path.realpath(outcome.path), outcome.result
-        for finding in result.remaining:
-            before = _before(finding, result)
-            line, _ = lines_of(outcome.path, before)
+        found = result.remaining
+        if found and result.output is not None:
+            found = _before(outcome, prover.unfixed(outcome.path, attempt.evidence))
+        for finding in found:
+            line, _ = lines_of(outcome.path, finding)
             name = os.path.relpath(real, os.path.realpath(done.look.root))
-            shown = finding if in_place else before
             origin, blamed = origin_of(name, outcome.before), (real, line) in places
             why = attempt.unjustified.get((outcome.path, Proven(line, finding.code)), "")
             why = "a run without a GPU can't prove them" if finding.is_unsafe_for(TOO_EARLY) else why
-            yield Left(outcome.path, shown, origin, blamed, why)
+            yield Left(outcome.path, finding, origin, blamed, why)
 
 
-def _before(finding: Finding, result: Result) -> Finding:
-    """Return a finding that remains at its lines in the old file; those of notebooks are not known."""
-    if not result.origins or finding.cell is not None:
-        return finding
-    first, last = (result.origins[line - 1] + 1 for line in (finding.line, finding.end_line))
-    return replace(finding, line=first, end_line=last)
+def _before(outcome: Outcome, unfixed: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that remain in a rewritten file as they are in the old one.
+
+    Args:
+        outcome: the rewritten file.
+        unfixed: the findings of the old file.
+    """
+    result = outcome.result
+    fixed = set(map(_position, result.fixed))
+    open_ = [finding for finding in unfixed if _position(finding) not in fixed]
+    remaining = result.remaining
+    if result.origins:
+        remaining = at_origin(remaining, Source(outcome.before), result.origins)
+    found = []
+    for finding in remaining:
+        like = [each for each in open_ if _words(each) == _words(finding)]
+        if result.origins:
+            like = [each for each in like if each.line == finding.line]
+        # the rewritten lines of a notebook are not mapped to the old ones
+        best = min(like, key=lambda each: abs(each.line - finding.line), default=None)
+        if best is not None:
+            open_.remove(best)
+        found.append(best or finding)
+    return found
+
+
+def _position(finding: Finding) -> tuple[int | None, int, int, str]:
+    return finding.cell, finding.line, finding.column, finding.code
+
+
+def _words(finding: Finding) -> tuple[int | None, str, str]:
+    """Return what a finding has in common with the same one at other lines."""
+    return finding.cell, finding.code, _NUMBER.sub("", finding.message)
 
 
 def _urgency(left: Left) -> tuple[bool, int, bool, str, int]:

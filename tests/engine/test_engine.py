@@ -11,8 +11,10 @@ from helpers import analyze
 from devicefix.config.settings import Settings
 from devicefix.engine.check import matters
 from devicefix.engine.file import check_file
+from devicefix.engine.fix import at_origin
 from devicefix.facts.project import Project
-from devicefix.model import Result, Safety
+from devicefix.files.text import Source
+from devicefix.model import Finding, Result, Safety
 
 CHOICE = '"cuda" if torch.cuda.is_available() else "cpu"'
 DEVICE = f"device = torch.device({CHOICE})\n"
@@ -135,6 +137,13 @@ def test_finding_inside_another_is_fixable_if_that_is(move: str, number: int) ->
     found = rewrite(f"import torch\n\ny = {move}\n").findings
     assert len({finding.fix is None for finding in found}) == 1
     assert len(found) == number
+
+
+def test_a_finding_of_changed_code_names_lines_of_the_old_code() -> None:
+    finding = Finding("DF206", "lines 3 and 5 use `line 3`; set in a.yaml, line 3", 4, 1, 4, 9)
+    (found,) = at_origin([finding], Source(b"a\nb\nc = 1\n"), [0, 0, 0, 1, 2, 3])
+    assert (found.line, found.column, found.end_column) == (2, 1, 2)
+    assert found.message == "lines 1 and 3 use `line 3`; set in a.yaml, line 3"
 
 
 # -- where the device comes from ---------------------------------------------------------------------

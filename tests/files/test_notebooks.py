@@ -17,7 +17,8 @@ from IPython.core.inputtransformer2 import TransformerManager
 from devicefix.files.notebook.cells import Joined, as_python, is_masked
 from devicefix.files.notebook.document import Notebook
 from devicefix.files.notebook.json_text import Value, with_lines
-from devicefix.model import Outcome, SelfCheckError
+from devicefix.files.positions import Place, moved_finding
+from devicefix.model import Finding, Outcome, SelfCheckError
 
 DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 IMPORT = "import torch"
@@ -461,6 +462,21 @@ def test_lines_in_messages_are_those_of_the_cells() -> None:
     assert "line 2 of cell 3 also uses it" in finding.message
     (finding,) = look(notebook(IMPORT, "f()", f"{guarded}\nprint(y)")).result.findings
     assert "line 3 also uses it" in finding.message and "cell" not in finding.message
+
+
+@pytest.mark.parametrize(
+    ("message", "there"),
+    [
+        ("so line 3 also uses it", "so line 13 also uses it"),
+        ("only then can lines 3, 5 and 7 be fixed", "only then can lines 13, 15 and 17 be fixed"),
+        ("lines 1, 2, 3, 4, 5 and 2 more be fixed", "lines 11, 12, 13, 14, 15 and 2 more be fixed"),
+        ("is `cuda` (set in a.yaml, line 3)", "is `cuda` (set in a.yaml, line 3)"),
+        ("`line 3` needs CUDA", "`line 3` needs CUDA"),
+    ],
+)
+def test_the_lines_in_a_message_move_with_the_finding(message: str, there: str) -> None:
+    finding = Finding("DF101", message, 1, 1, 1, 2)
+    assert moved_finding(finding, lambda line, column: Place(line + 10, column), str).message == there
 
 
 def test_replacements_know_their_cell() -> None:

@@ -364,7 +364,7 @@ def test_a_program_that_does_not_run(migrate: Migrate, folder: ProgramFolder) ->
     done = migrate(*RUN)
     assert "Verdict: does not run: RuntimeError: no data" in done.output
     assert done.exit_code == 1
-    assert "Nothing was written" in done.output
+    assert "No code was changed." in done.output
     assert ".cuda()" in (folder.path / "train.py").read_text()
 
 
@@ -477,6 +477,199 @@ def test_a_branch_refuses_changes_that_are_not_committed(
     assert "has uncommitted changes" in done.output
     assert "running" not in done.output
     assert "cpu" not in git("branch")
+
+
+LEFT = """
+    import torch
+
+    def main():
+        net = torch.nn.Linear(2, 2).cuda()
+        number, x = net.weight.get_device(), torch.ones(1, 2).cuda()
+        net(x)
+        names = ["a"]
+        print(names[number + 1:][0])
+
+    def stops(x):
+        graph = torch.cuda.CUDAGraph()
+        y = torch.cuda.graph_pool_handle()
+        z = torch.cuda.graph_pool_handle()
+        w = torch.cuda.graph_pool_handle()
+        return graph, y, z, w
+
+    main()
+"""
+
+
+@pytest.mark.parametrize("where", [(), ("--in-place",)])
+def test_all_lines_are_those_before_the_changes(
+    where: tuple[str, ...], migrate: Migrate, folder: ProgramFolder
+) -> None:
+    folder.write(train=LEFT)
+    found = Cli()("check", "--unfixed", "--output-format", "concise", "--quiet").stdout.splitlines()
+    assert [line.partition("; only then can ")[2] for line in found] == ["", "lines 12, 13 and 14 be fixed"]
+    left = {line.replace(": DF", " DF", 1).replace("[*] ", "") for line in found}
+    done = migrate(*where, "--report", "out.html")
+    assert left <= {line.strip() for line in done.output.splitlines()}
+    assert ("All line numbers are those before the changes." in done.output) == bool(where)
+    page = (folder.path / "out.html").read_text()
+    assert all(line.partition(" ")[0] in page for line in left)
+    assert "lines 12, 13 and 14 be fixed" in page and "line numbers are those before the changes" in page
+
+
+def test_the_lines_of_a_stopped_run_and_of_what_is_left(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(
+        train="""
+        import torch
+
+        x = torch.ones(2).cuda()
+        number = x.get_device()
+        print({0: 1}[number])
+        """
+    )
+    done = migrate(*RUN, "--in-place", "--output-format", "json", "--quiet")
+    data = json.loads(done.stdout)
+    [left] = data["left"]
+    assert (left["place"], "line 5 uses it as a number" in left["message"]) == ("4:10", True)
+    assert any(
+        "train.py:4 DF206" in line and "line 5 uses it" in line for line in data["runs"][0]["evidence"]
+    )
+
+
+def test_the_lines_of_a_notebook_are_those_before_the_changes(
+    migrate: Migrate, folder: ProgramFolder
+) -> None:
+    code = "import torch\nx = torch.ones(2).cuda()\nn = x.get_device()\nprint([1, 2][n])"
+    cell = {"cell_type": "code", "source": code, "outputs": [], "metadata": {}}
+    kernel = {"language_info": {"name": "python"}}
+    notebook = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (folder.path / "demo.ipynb").write_text(json.dumps(notebook))
+    output = migrate("--in-place").output
+    assert "demo.ipynb:cell 1:3:5 DF206" in output and "line 4 uses it as a number" in output
+    [changed] = json.loads((folder.path / "demo.ipynb").read_text())["cells"]
+    assert "".join(changed["source"]).splitlines()[3:] != code.splitlines()[3:]
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "end"),
+    [
+        ("x.cuda()", (), "No code was changed. To keep the changes, add --in-place,"),
+        (
+            "x.cuda()",
+            ("--report", "o.html"),
+            "The report was written to o.html. No code was changed. To keep",
+        ),
+        (
+            "x.cuda()",
+            ("--report", "o.html", "--patch", "p"),
+            "The report was written to o.html. The changes were written to p.",
+        ),
+        ("x", (), "There are no changes to write."),
+        ("x", ("--report", "o.html"), "The report was written to o.html. There are no changes to write."),
+    ],
+)
+def test_the_end_says_what_was_written(
+    code: str, options: tuple[str, ...], end: str, migrate: Migrate, folder: ProgramFolder
+) -> None:
+    folder.write(train=f"import torch\n\nx = torch.ones(2)\n{code}\n")
+    done = migrate(*options)
+    assert done.stdout.splitlines()[-1].startswith(end)
+    assert (folder.path / "o.html").exists() == ("--report" in options)
+
+
+BROKEN = "import torch\nimport not_there\n\nprint(torch.ones(2).cuda())\n"
+
+
+@pytest.mark.parametrize("other", [BROKEN, "print(1)\n"], ids=["fails", "no numbers"])
+@pytest.mark.parametrize("program", [UNSAFE, REFILLED], ids=["static", "seen"])
+def test_a_command_that_ends_as_before_proves_nothing_against_the_fixes_of_another(
+    program: str, other: str, migrate: Migrate, folder: ProgramFolder
+) -> None:
+    folder.write(train=program, data=LOADER, other=other)
+    done = migrate("--run", "python other.py", *RUN, "--in-place")
+    assert (folder.path / "train.py").read_text().count(".copy()") == 1
+    assert "Evidence: each fix ran in `python train.py`; " in done.output
+    assert "tried other fixes" not in done.output
+    fails = other == BROKEN
+    assert done.exit_code == fails
+    assert ("Verdict: does not run: ModuleNotFoundError: No module named 'not_there'" in done.output) == fails
+
+
+def test_a_fix_that_only_a_failing_command_runs_is_not_kept(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(
+        train="import torch\nprint(torch.ones(2).cuda().sum())\n", other=f"{UNSAFE}\n    import not_there"
+    )
+    done = migrate(*RUN, "--run", "python other.py", "--in-place")
+    assert ".copy()" not in (folder.path / "other.py").read_text()
+    why = "(with them, `python other.py`: ModuleNotFoundError: No module named 'not_there'; "
+    assert f"Unsafe fixes that no run justifies {why}" in done.output, done.output
+    assert "justify them" not in done.output
+
+
+def test_a_fix_with_which_another_command_fails_is_not_kept(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(
+        shared="""
+        import torch
+
+        def filled(frames, frame):
+            for number in range(3):
+                frame[:] = number
+                frames.append(torch.from_numpy(frame).cuda())
+            return frames
+        """,
+        train="""
+        import torch
+        from shared import filled
+
+        print(filled([], torch.zeros(2).numpy())[0].sum().item())
+        """,
+        other="""
+        import torch
+        from shared import filled
+
+        class Frame:
+            def __init__(self):
+                self.array = torch.zeros(2).numpy()
+
+            def __setitem__(self, key, value):
+                pass
+
+        torch.from_numpy = lambda frame: torch.zeros(2)
+        print(torch.zeros(2).cuda().sum().item())
+        print(filled([], Frame())[0].sum().item())
+        """,
+    )
+    done = migrate(*RUN, "--run", "python other.py", "--in-place")
+    assert ".copy()" not in (folder.path / "shared.py").read_text()
+    assert (
+        "with them, `python other.py`: AttributeError: 'Frame' object has no attribute 'copy'" in done.output
+    )
+    assert "1 command that fails" in done.output  # hazard
+
+
+def test_what_one_command_does_not_prove_does_not_cost_the_fixes_of_another(
+    migrate: Migrate, folder: ProgramFolder
+) -> None:
+    folder.write(
+        train=REFILLED,
+        data=LOADER,
+        other="""
+        import json
+        import torch
+
+        def made(size, rank):
+            return torch.ones(size).to(rank)
+
+        x = made(2, json.load(open("c.json"))["rank"])
+        print((x + (0 if torch.cuda.is_available() else 1)).sum().item())
+        """,
+    )
+    (folder.path / "c.json").write_text('{"rank": 0}')
+    done = migrate(*RUN, "--run", "python other.py", "--in-place")
+    assert (folder.path / "train.py").read_text().count(".copy()") == 1
+    assert ".to(rank)" in (folder.path / "other.py").read_text()
+    why = "`python other.py`: the rewritten program differs from the original when it runs on the CPU"
+    assert f"devicefix tried other fixes, but the runs do not prove them: {why}" in done.output, done.output
+    assert "Evidence: each fix ran in `python train.py`; " in done.output
 
 
 def test_the_result_as_json(migrate: Migrate, folder: ProgramFolder) -> None:
