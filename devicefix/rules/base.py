@@ -136,6 +136,20 @@ class Rule:
         of_cuda = "it only if CUDA is available"
         self._advised = of_cuda if context.accelerator is None else "an accelerator if one is available"
 
+    def _advice_to_call(self, call: ast.Call, site: ast.AST) -> str:
+        """Return what the fix of a call to torch.cuda does, in the words of a message.
+
+        Args:
+            call: the call.
+            site: the code that the fix puts under a condition.
+        """
+        accelerator = self.context.accelerator
+        if accelerator is None or accelerator.only_cuda(site) is not None:
+            return "call it only if CUDA is available"
+        counterpart = accelerator.counterpart(call.func)
+        advice = f"use `torch.{counterpart.name}`" if counterpart is not None else "call it only"
+        return f"{advice} if an accelerator is available"
+
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         """Check a name or attribute that resolves to one of `references`.
 
@@ -168,7 +182,7 @@ class Rule:
         places = *self.context.source.position(start), *self.context.source.position(end)
         found = Finding(self.code, message, *places, fix)
         merged = self.facts.once(merged_devices, self.facts.tree.root) if fix is not None else {}
-        if node in merged:
+        if node in merged and not found.is_unsafe_for(["may equal another one"]):
             why = f"line {merged[node]} distinguishes this device from another one, but without CUDA, both are the CPU"
             found = found.unsafe(why)
         return found.unfixed(unless) if unless and fix is None else found

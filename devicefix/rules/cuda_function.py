@@ -17,10 +17,10 @@ class CudaFunction(Rule):
     """
     ## What it does
     Finds calls to `torch.cuda` functions that raise an error without CUDA, such as `torch.cuda.synchronize()` and
-    `torch.cuda.set_device(rank)`.
+    `torch.cuda.set_device(rank)`. Also finds calls that seed only GPUs.
 
     ## Why it matters
-    Without CUDA, these calls stop the program.
+    Without CUDA, the functions stop the program, and the seeds have no effect.
 
     ## Example
     ```python
@@ -36,22 +36,21 @@ class CudaFunction(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the call is a statement on its own. It is also safe if the call returns the current device, or
-    the GPU's name or capability, and every use of the result accepts the value that the fix uses on a CPU. For the
-    capability, this is (0, 0), which is lower than any GPU's, or (8, 0) if the program only uses it to choose between
-    bfloat16 and another dtype.
+    The fix is usually safe if the call is a statement on its own. It is also safe if every use of the result accepts
+    the value that the fix uses on a CPU, such as `"cpu"` for the GPU's name. For the capability, this value is (0, 0),
+    which is lower than any GPU's, or (8, 0) if the program only chooses between bfloat16 and another dtype.
 
     If the program saves the state of the random number generator only to restore it later, the fix uses the CPU
-    generator's state without CUDA. This fix is unsafe if devicefix doesn't know all uses of the state. The fix for a
-    seed is unsafe if the program never seeds the CPU generator.
+    generator's state without CUDA. This fix is unsafe if devicefix doesn't know all uses of the state. If the program
+    seeds only GPUs, the fix seeds the CPU generator without CUDA, which is usually unsafe.
 
     The fix may put neighboring calls to `torch.cuda` functions under the same check.
 
     Unless the call itself initializes CUDA, any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, which
     has no effect after `torch.cuda.is_available()`.
 
-    Calls that return other values, such as GPU properties or a device index that may be used as a number, have no fix,
-    because you must choose a value for the CPU.
+    Other calls whose result the program uses, such as those that return GPU properties, have no fix, because you must
+    choose a value for the CPU.
     """
 
     code = "DF401"
@@ -933,14 +932,24 @@ class CudaFunction(Rule):
     def _raising(self, node: ast.Call, name: str, short: str) -> Finding:
         """Return the finding for a function that raises an error without CUDA."""
         fix = self._functions.fix(node, short)
-        wanted = self._functions.wanted(node, short) if fix else "CUDA"
-        advice = f"call it only if {wanted} is available" + ("" if fix else ", and add a CPU path")
-        if fix is not None and short == "get_device_capability":
-            advice += f", and use {self._functions.instead(node, short)} on a CPU"
+        advice = (
+            "call it only if CUDA is available, and add a CPU path"
+            if fix is None
+            else self._advice(node, short, fix)
+        )
         why = "because the program uses the result"
         if fix is None and (use := self._functions.failing(node)) is not None:
             why = f"because line {use.lineno} uses a value that exists only with CUDA"
-        return self.finding(node, f"`{name}` raises an error without CUDA; {advice}", fix, unless=why)
+        problem = "cannot restore a state" if short.endswith("set_rng_state") else "raises an error"
+        return self.finding(node, f"`{name}` {problem} without CUDA; {advice}", fix, unless=why)
+
+    def _advice(self, node: ast.Call, short: str, fix: Fix) -> str:
+        """Return what the fix of a function that raises an error does."""
+        if (value := self._functions.value(node, fix)) is not None:
+            return f"use `{value}`"
+        instead = self._functions.instead(node, short) if short == "get_device_capability" else ""
+        advice = self._advice_to_call(node, self._functions.site(node, short))
+        return f"{advice}, and use {instead} on a CPU" if instead else advice
 
     def visit_Subscript(self, node: ast.Subscript) -> Iterator[Finding]:
         is_read = isinstance(node.ctx, ast.Load)
@@ -986,7 +995,5 @@ class CudaFunction(Rule):
             self.context.mark_handled(node.args[0])
             outer = self._functions.outer(node)
             fix = self._functions.of_outer(outer) if outer is not None else self._functions.entered(node)
-            wanted = self._functions.wanted(node, "device")
-            yield self.finding(
-                node, f"`torch.cuda.device` needs CUDA; use it only if {wanted} is available", fix
-            )
+            advice = self._advice_to_call(node, self._functions.site(node, "device"))
+            yield self.finding(node, f"`torch.cuda.device` needs CUDA; {advice}", fix)

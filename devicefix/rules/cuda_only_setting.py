@@ -132,7 +132,7 @@ class CudaOnlySetting(Rule):
         flag = given["capturable"]
         available = self.devices.available(flag, of_cuda=True)
         why = "this optimizer may need `capturable=True`" if _may_refuse(call, given) else ""
-        message = "`capturable=True` raises an error on a CPU; without CUDA, use `False`"
+        message = f"`capturable=True` raises an error on a CPU; without {self._wanted}, use `False`"
         return self.finding(flag, message, self.context.replace(flag, available, why))
 
 

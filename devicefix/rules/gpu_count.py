@@ -883,10 +883,12 @@ class GpuCount(Rule):
         """Check the function itself, as an argument, such as that of a resolver for configuration files."""
         found = argument_at(self.facts.tree, node)
         if found is not None and last_name(found[0].func) not in _ASKING and not self.facts.is_guarded(node):
-            advice = "check that the code using it works without a GPU"
             edit = Edit(*self.context.source.span(node), lambda text: f"lambda: max({text}(), 1)")
             resolves = (self.facts.resolve(found[0].func) or "").endswith("OmegaConf.register_new_resolver")
             fix = Fix((edit,), _ASKED) if resolves and self.context.has_builtin(node, "max") else None
+            advice = "check that the code using it works without a GPU"
+            if fix is not None:
+                advice = "pass a function that returns at least 1"
             yield self.finding(node, f"`{name}` returns 0 without CUDA; {advice}", fix)
 
     def _check(self, count: ast.expr) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ class CudaStream(Rule):
     Finds CUDA streams and events, and the code that uses them.
 
     ## Why it matters
-    Without CUDA, creating a stream or an event raises an error: "torch.cuda.Stream requires CUDA support".
+    Without CUDA, creating a stream or an event raises an error such as "torch.cuda.Stream requires CUDA support".
 
     ## Example
     ```python
@@ -538,7 +538,7 @@ class CudaStream(Rule):
                 return  # a variable: the reference is where it gets its value
             fix = self._streams.of_maker(node)
             name = self.facts.resolve(node.func)
-            advice = f"; {self._advice(node)}" if fix else f", and {_ADVICE}"
+            advice = f"; {self._advice_to_call(node, node)}" if fix else f", and {_ADVICE}"
             yield self.finding(node, f"`{name}` needs CUDA{advice}", fix)
         elif self._streams.is_method(node) and not self.facts.is_guarded(node):
             fix = self._streams.of_method(node)
@@ -547,11 +547,3 @@ class CudaStream(Rule):
                 wanted = "CUDA" if accelerator is None or accelerator.only_cuda(node) else "an accelerator"
                 problem = f"without {wanted}, this stream or event does not exist"
                 yield self.finding(node, f"{problem}; put the code under a check for {wanted}", fix)
-
-    def _advice(self, maker: ast.Call) -> str:
-        """Return what the fix of a call that makes a stream or an event does."""
-        accelerator = self.context.accelerator
-        counterpart = accelerator.counterpart(maker.func) if accelerator is not None else None
-        if counterpart is None:
-            return "call it only if CUDA is available"
-        return f"use `torch.{counterpart.name}` if an accelerator is available"

@@ -18,7 +18,7 @@ class ToCuda(Rule):
     variable that contains a GPU index.
 
     ## Why it matters
-    Without CUDA, the call raises an error: "Torch not compiled with CUDA enabled".
+    Without CUDA, the call raises an error such as "Torch not compiled with CUDA enabled".
 
     ## Example
     ```python
@@ -370,8 +370,8 @@ class ToCuda(Rule):
             code = self.context.source.code(target)
             message = f"`.to({code})` needs CUDA"
             if dotted(target) is not None:
-                link = " if" if fix.why else ", because"
-                message += f"{link} `{dotted(target)}` is a GPU index; without CUDA, use the CPU"
+                reason = " if `{}` is a GPU index" if fix.why else ", because `{}` is a CUDA device"
+                message += f"{reason.format(code)}; without CUDA, use the CPU"
             else:
                 message += "; without CUDA, use the CPU" if ":" in code else "; use `.to(device)`"
                 fix = self._with_test(node, target, fix)

@@ -17,7 +17,7 @@ from devicefix.rules.base import Example, Rule
 _OWN = "because the object may have its own `cuda` method"
 _ARGUMENTS = "because of its arguments"
 _UNBOUND = "`torch.Tensor.cuda` needs CUDA; use `.to(device)`"
-_STORED = "calling this method needs CUDA; store `lambda: x.to(device)` instead"
+_STORED = "calling this method needs CUDA; store a function that calls `.to(device)` instead"
 _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.module.Module.cuda")
 _BY_NAME = ("getattr", "methodcaller", "attrgetter")
 
@@ -44,8 +44,8 @@ class UncalledCuda(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the tensor moves to the same device as before. Calls with additional arguments and
-    stored methods, as in `move = x.cuda` and `methodcaller("cuda")`, have no fix.
+    The fix is safe: with CUDA, the tensor moves to the same device as before. Stored methods, as in
+    `move = x.cuda` and `methodcaller("cuda")`, and calls with additional arguments have no fix.
     """
 
     code = "DF103"

@@ -9,7 +9,7 @@ from functools import cache
 
 import click
 import pytest
-from helpers import ROOT
+from helpers import ROOT, analyze
 
 from devicefix.cli import COMMANDS, main
 
@@ -82,3 +82,24 @@ def test_a_command_has_each_option_once(command: str) -> None:
     assert found
     names = [name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)]
     assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("torch.cuda.manual_seed_all(0)", "(unsafe: other code may use the CPU generator)"),
+        ("OmegaConf.register_new_resolver('n', torch.cuda.device_count)", "; pass a function that returns"),
+        ("torch.distributed.rpc.send(torch.cuda.device_count)", "; check that the code using it works"),
+        ("move = operator.methodcaller('cuda')", "; store a function that calls `.to(device)` instead"),
+        (
+            "torch.cuda.set_rng_state(torch.cuda.get_rng_state())",
+            "_state` cannot restore a state without CUDA",
+        ),
+        ("for d in {f'cuda:{i}' for i in n}: x.to(d)", "(unsafe: without CUDA, this element may equal"),
+        ("d = {f'cuda:{i}': 1 for i in n}; x.to([*d][0])", "(unsafe: line 5 distinguishes this device"),
+    ],
+)
+def test_the_message_says_what_the_fix_does(line: str, expected: str) -> None:
+    source = f"import operator\nimport torch\nfrom omegaconf import OmegaConf\n\n{line}\n"
+    message = next(finding.message for finding in analyze(source).findings if expected in finding.message)
+    assert "; line 5" not in message

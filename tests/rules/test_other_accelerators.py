@@ -170,7 +170,7 @@ def test_the_message_says_what_to_do() -> None:
     source = f"import torch\n\n{SERVES[0]}\ngpu = local_rank = int('0')\nm.to(gpu)\n"
     finding = analyze(source).findings[-1]
     assert finding.message == (
-        "`.to(gpu)` needs CUDA, because `gpu` is a GPU index; without CUDA, use the CPU"
+        "`.to(gpu)` needs CUDA, because `gpu` is a CUDA device; without CUDA, use the CPU"
         " (unsafe: the fix may affect another accelerator that the project supports,"
         " so use `--target accelerator`)"
     )
@@ -210,6 +210,16 @@ DDP = "m = torch.nn.parallel.DistributedDataParallel(m, device_ids=[i])"
         ("x = y.pin_memory()", "cannot be pinned without CUDA;", "cannot be pinned without an accelerator;"),
         ("s = torch.cuda.Stream()", "call it only if CUDA is", "use `torch.Stream` if an accelerator is"),
         ("s = torch.cuda.ExternalStream(1)", "call it only if CUDA is", "call it only if CUDA is"),
+        ("torch.cuda.synchronize()", "call it only if CUDA is", "use `torch.accelerator.synchronize` if an"),
+        ("i = [torch.cuda.current_device()]", "call it only if CUDA is", "call it only if CUDA is"),
+        (
+            "s = torch.cuda.get_rng_state()",
+            "call it only if CUDA is",
+            "use `torch.get_device_module().get_rng",
+        ),
+        ("torch.cuda.ipc_collect()", "call it only if CUDA is", "call it only if CUDA is"),
+        ("x = torch.ones(1, device=torch.cuda.current_device())", "; use `device`", "; use `device`"),
+        ("o = torch.optim.Adam(p, capturable=True)", "without CUDA, use", "without an accelerator, use"),
         (DDP, "pass GPUs only if CUDA", "pass devices only if an accelerator"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -62,8 +63,9 @@ def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
 def test_a_message_names_the_check_that_the_fix_makes(line: str, asked: str) -> None:
     found = analyze(f"import torch\n\n{line}\n", fix=True, target="accelerator").fixed
     told = [each.message for each in found if each.code == "DF401"]
-    assert told and all(f"it only if {asked} is available" in each for each in told)
+    assert told and all(f" if {asked} is available" in each for each in told)
     new = body(f"{line}\n")
+    assert all(name in new for each in told for name in re.findall("; use `(.+?)`", each))
     assert ("torch.cuda.is_available()" in new) is (asked == "CUDA")
 
 

@@ -38,6 +38,7 @@ _CHOSEN = re.compile(r"(return |\w+ = )?(\w+\.to\()?'?(\w+\.)?(b?f(loat|p)?(16|3
 _BFLOAT16 = "(8, 0)"
 _CONVERSIONS = {"format", "str", "int", "float", "round"}
 _OPEN = "other code may use the stored state or the CPU generator"
+_SHARED = "other code may use the CPU generator"
 _EFFECTS = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 
 
@@ -120,17 +121,21 @@ class Functions:
             return statement
         return None if short in INSTEAD and prints(statement) else statement
 
-    def wanted(self, node: ast.Call, short: str) -> str:
-        """Return what the fix of a call asks for, in the words of a message.
+    def site(self, node: ast.Call, short: str) -> ast.expr | ast.stmt:
+        """Return the code that the fix of a call puts under a condition.
 
         Args:
             node: the call.
             short: as for `raises`.
         """
         if (outer := self.outer(node)) is not None:
-            return self.wanted(outer, self._name(outer))
-        accelerator, site = self.context.accelerator, self._skipped(node, short) or node
-        return "CUDA" if accelerator is None or accelerator.only_cuda(site) is not None else "an accelerator"
+            return self.site(outer, self._name(outer))
+        return self._skipped(node, short) or node
+
+    def value(self, node: ast.Call, fix: Fix) -> str | None:
+        """Return the code that the fix of a call replaces it by on all machines, None if it keeps the call."""
+        span = self.context.source.span(node)
+        return next((e.new for e in fix.edits if (e.start, e.end) == span and isinstance(e.new, str)), None)
 
     def _value(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that uses another value on a CPU, None if there is none."""
@@ -303,7 +308,9 @@ class Functions:
         if state is None or self._keeps_cpu_state(saved or node, anywhere=not known):
             return None
         new = f"{self.devices.torch(node).text}.{function}({self.context.source.code(state)})"
-        return self.context.when_cuda(node, new, "" if known else _OPEN)
+        return self.context.when_cuda(
+            node, new, "" if known else _OPEN if function == "set_rng_state" else _SHARED
+        )
 
     def _keeps_cpu_state(self, saved: ast.Call, *, anywhere: bool = False) -> bool:
         """Return whether the function that saves a state, or any, keeps that of the CPU's generator, too."""
