@@ -34,7 +34,8 @@ class AttentionKernel(Rule):
     ```
 
     ## Fix safety
-    There is no fix, because enabling another kernel may change which kernel CUDA uses. Add the math kernel yourself.
+    There is no fix, because enabling another kernel may change which kernel CUDA uses. Add the math kernel
+    yourself, but only without CUDA.
     """
 
     code = "DF414"

@@ -66,8 +66,8 @@ class CudaApi(Rule):
     where other files may read it, because code that needs CUDA may depend on it.
 
     If `torch.accelerator` has no [counterpart](https://devicefix.github.io/devicefix/counterparts/), the fix uses the
-    accelerator's own module. There is no fix if some accelerators lack the function. If the function fails on MPS with
-    the minimum torch version, the fixed code excludes MPS.
+    accelerator's own module. There is no fix if XPU or NPU lacks the function. If the function fails on MPS with the
+    minimum torch version, the fixed code excludes MPS.
     """
 
     code = "DF405"

@@ -32,7 +32,7 @@ class CudaCall(Rule):
     Finds calls to `x.cuda()` on tensors and modules, with or without arguments.
 
     ## Why it matters
-    Without CUDA, the call raises an error: "Torch not compiled with CUDA enabled".
+    Without CUDA, the call raises an error such as "Torch not compiled with CUDA enabled".
 
     ## Example
     ```python

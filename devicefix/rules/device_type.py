@@ -21,8 +21,8 @@ class DeviceType(Rule):
     `torch.autocast("cuda")` and `torch.amp.GradScaler()`.
 
     ## Why it matters
-    On another accelerator, torch disables autocast and gradient scalers for CUDA, so the program silently trains in
-    another precision.
+    On another accelerator, torch disables autocast and gradient scalers for CUDA, so the program trains in another
+    precision.
 
     ## Example
     ```python

@@ -15,7 +15,7 @@ class LegacyConstructor(Rule):
     With `--target accelerator`, finds `torch.Tensor(...)` in projects that make a CUDA type the default tensor type.
 
     ## Why it matters
-    Other accelerators have no default tensor type, only a default device. `torch.Tensor(...)` ignores the default
+    Accelerators such as XPU have no default tensor type, only a default device. `torch.Tensor(...)` ignores the default
     device and creates a CPU tensor, so operations that combine this tensor with tensors on the accelerator fail.
 
     ## Example

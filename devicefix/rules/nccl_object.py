@@ -16,7 +16,7 @@ class NcclObject(Rule):
     bfloat16.
 
     ## Why it matters
-    Builds of torch without CUDA have no `ProcessGroupNCCL`, and registering the hook without NCCL raises an error.
+    Builds of torch without CUDA have no `ProcessGroupNCCL`, and registering the hook on a CPU raises an error.
 
     ## Example
     ```python
@@ -35,7 +35,7 @@ class NcclObject(Rule):
 
     code = "DF416"
     name = "nccl-object"
-    summary = "A process group or communication hook works only with NCCL"
+    summary = "A process group or communication hook fails on a CPU"
     references = tuple(DISTRIBUTED)
     INVALID = (
         Example(

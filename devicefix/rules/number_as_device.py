@@ -12,8 +12,8 @@ from devicefix.rules.shared.device_numbers import defined_as_device
 class NumberAsDevice(Rule):
     """
     ## What it does
-    Finds variables that contain a GPU index and are used only as a device. Also finds attributes that several methods
-    of a class use as a device.
+    Finds variables that contain a GPU index and are used only as a device, in calls to `torch.cuda` functions, or in
+    output. Also finds attributes that several methods of a class use as a device.
 
     ## Why it matters
     PyTorch interprets an int as the index of an accelerator. Without an accelerator, `.to(0)` and `device=0` raise an
@@ -35,10 +35,7 @@ class NumberAsDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the program uses the variable only as a device, in calls to `torch.cuda` functions, or in output:
-    with CUDA, the value is the same as before. The fix is unsafe if the program passes the variable to a function in
-    another file or to a model, as in `model(batch, device)`, because only the function's name suggests that the
-    function expects a device.
+    The fix is safe: with CUDA, the value is the same as before.
 
     If a variable has other uses, `DF102` and `DF202` fix each use separately. They do the same for an attribute if its
     object is used for anything other than calling the object or its methods.

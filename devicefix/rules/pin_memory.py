@@ -20,8 +20,8 @@ class PinMemory(Rule):
     Finds code that pins a tensor's memory, such as `x.pin_memory()` and `torch.empty(n, pin_memory=True)`.
 
     ## Why it matters
-    Without a GPU, pinning memory raises an error: "Cannot access accelerator device when none is available". The rule
-    ignores `DataLoader(pin_memory=True)`, which only causes a warning.
+    Without a GPU, pinning memory raises an error such as "Cannot access accelerator device when none is available".
+    The rule ignores `DataLoader(pin_memory=True)`, which only causes a warning.
 
     ## Example
     ```python

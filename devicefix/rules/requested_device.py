@@ -20,7 +20,7 @@ class RequestedDevice(Rule):
     CUDA device. Only `devicefix migrate --run` uses this rule.
 
     ## Why it matters
-    Without CUDA, using this device raises an error: "Torch not compiled with CUDA enabled".
+    Without CUDA, using this device raises an error such as "Torch not compiled with CUDA enabled".
 
     ## Example
     ```python

@@ -22,7 +22,7 @@ class TorchDevice(Rule):
     Finds `torch.device("cuda")` and its variants with an index, a formatted string or only a number.
 
     ## Why it matters
-    You can create the device on any machine, but without CUDA, moving anything to it fails.
+    You can create `torch.device("cuda")` on any machine, but without CUDA, moving anything to it fails.
 
     ## Example
     ```python
