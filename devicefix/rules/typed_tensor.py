@@ -280,14 +280,15 @@ class TypedTensor(Rule):
             yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; use `torch.empty` or `torch.tensor`")
             return
         torch = self.devices.torch(node)
-        fix = (
+        replaced = (
             (self._constructed(call, kind) if call is not None else None)
             or default_type(self.context, node, kind)
             or self._moved(node, kind)
-            or self.context.when_cuda(node, f"{torch.text}.{kind}")
         )
+        fix = replaced or self.context.when_cuda(node, f"{torch.text}.{kind}")
         fix = replace(fix, needs=fix.needs | torch.needs)
-        yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; specify a dtype and a device instead", fix)
+        advice = "specify a dtype and a device instead" if replaced else "use it only if CUDA is available"
+        yield self.finding(node, f"`torch.cuda.{kind}` needs CUDA; {advice}", fix)
 
     def _asked_for(self, node: ast.expr, kind: str) -> bool:
         """Return whether the type is only compared or named, which is also right on a CPU."""

@@ -90,6 +90,8 @@ def test_a_command_has_each_option_once(command: str) -> None:
         ("torch.cuda.manual_seed_all(0)", "(unsafe: other code may use the CPU generator)"),
         ("OmegaConf.register_new_resolver('n', torch.cuda.device_count)", "; pass a function that returns"),
         ("torch.distributed.rpc.send(torch.cuda.device_count)", "; check that the code using it works"),
+        ("x = torch.cuda.FloatTensor([1.0])", "; specify a dtype and a device instead"),
+        ("x = torch.cuda.FloatTensor(n)", "; use it only if CUDA is available"),
         ("move = operator.methodcaller('cuda')", "; store a function that calls `.to(device)` instead"),
         (
             "torch.cuda.set_rng_state(torch.cuda.get_rng_state())",
