@@ -130,9 +130,11 @@ class CudaOnlySetting(Rule):
     def _capturable(self, call: ast.Call, given: dict[str | None, ast.expr]) -> Finding:
         """Return the finding of an optimizer that is capturable."""
         flag = given["capturable"]
-        available = self.devices.available(flag, of_cuda=True)
+        is_for_any = self.context.accelerator is not None
+        available = self.devices.beyond_mps(flag) if is_for_any else self.devices.available(flag)
         why = "this optimizer may need `capturable=True`" if _may_refuse(call, given) else ""
-        message = f"`capturable=True` raises an error on a CPU; without {self._wanted}, use `False`"
+        where = "a CPU and on MPS" if is_for_any else "a CPU"
+        message = f"`capturable=True` raises an error on {where}; use `False` there"
         return self.finding(flag, message, self.context.replace(flag, available, why))
 
 

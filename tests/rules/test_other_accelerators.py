@@ -219,7 +219,7 @@ DDP = "m = torch.nn.parallel.DistributedDataParallel(m, device_ids=[i])"
         ),
         ("torch.cuda.ipc_collect()", "call it only if CUDA is", "call it only if CUDA is"),
         ("x = torch.ones(1, device=torch.cuda.current_device())", "; use `device`", "; use `device`"),
-        ("o = torch.optim.Adam(p, capturable=True)", "without CUDA, use", "without an accelerator, use"),
+        ("o = torch.optim.Adam(p, capturable=True)", "on a CPU; use", "on a CPU and on MPS; use"),
         (DDP, "pass GPUs only if CUDA", "pass devices only if an accelerator"),
     ],
 )

@@ -245,9 +245,9 @@ def test_odd_names_of_documents(session: Session, uri: str) -> None:
         ("#" * (17 * 2**20), "the file is larger than 16M"),
         ("a;" * 2_000_000 + "torch.cuda", "the code is larger than 2M"),
         ("# coding: nothing\nimport torch\nx.cuda()", "unknown encoding"),
-        ("import torch\nx.cuda()\n\ud800", "can't be parsed"),
-        ("import torch\nx.cuda()\n\0", "can't be parsed"),
-        ("import torch\nx.cuda()\n" + "(" * 100_000, "can't be parsed"),
+        ("import torch\nx.cuda()\n\ud800", "this code is not checked"),
+        ("import torch\nx.cuda()\n\0", "this code is not checked"),
+        ("import torch\nx.cuda()\n" + "(" * 100_000, "this code is not checked"),
     ],
 )
 def test_odd_documents(session: Session, text: str, message: str) -> None:
