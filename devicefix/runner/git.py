@@ -130,8 +130,9 @@ class _Base:
             return self._fetch()
         remotes = (self._git("remote") or b"").decode().split()
         for remote in remotes:
-            if name.startswith(f"{remote}/"):
-                return self._fetch(remote, f"{name.removeprefix(f'{remote}/')}:refs/remotes/{name}")
+            branch = name.removeprefix(f"{remote}/")
+            if branch and branch != name:
+                return self._fetch(remote, f"{branch}:refs/remotes/{name}")
         if not (remotes and self._is_shallow):
             return ""
         tag, branch = self._command("--tags"), self._command(remotes[0], f"{name}:{name}")

@@ -111,7 +111,7 @@ def test_bytes_are_kept_but_for_the_fix(cli: Cli, git: Git, name: str) -> None:
 def test_what_cannot_be_read_is_reported(cli: Cli, name: str) -> None:
     file = Path("a.py")
     file.write_bytes(REPORTED[name])
-    assert re.match(r"a\.py:\d+:\d+: DF901 this code can't be parsed ", cli("check").stdout)
+    assert re.match(r"a\.py:\d+:\d+: DF901 this code is not checked: ", cli("check").stdout)
     for option in ("--diff", "-i"):
         done = cli("rewrite", option)
         assert done.exit_code == 1

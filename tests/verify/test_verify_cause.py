@@ -452,6 +452,11 @@ PROGRAMS = {
         "network",
     ),
     "standard input": Failing(Cause.ENVIRONMENT, "import torch\ninput()\n", "standard input"),
+    "a package for another version of torch": Failing(
+        Cause.ENVIRONMENT,
+        "import torch\nraise RuntimeError('operator torchvision::nms does not exist')\nx = torch.ones(1).cuda()\n",
+        "another version of torch",
+    ),
     # --- memory, Triton, signals, limits
     "memory": Failing(
         Cause.MEMORY, "import torch\nx = torch.ones(1 << 50).cuda()\n", "train.py:2"
