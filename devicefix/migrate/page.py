@@ -291,7 +291,7 @@ def result(report: Report) -> str:
         numbers = f"{values} equal on the CPU and simulated CUDA"
     elif why := uncompared(report):
         numbers = f"the original fails on the simulated CUDA machine: {printable(why)}"
-    return f"{click.style('pass', fg='green')} in {run.seconds:.1f} s{steps}; {numbers}"
+    return f"{click.style('pass', fg='green')} in {run.seconds:.1f} s on the CPU{steps}; {numbers}"
 
 
 def _why(report: Report) -> Iterator[str]:

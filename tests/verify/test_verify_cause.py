@@ -454,7 +454,7 @@ PROGRAMS = {
     "standard input": Failing(Cause.ENVIRONMENT, "import torch\ninput()\n", "standard input"),
     "a package for another version of torch": Failing(
         Cause.ENVIRONMENT,
-        "import torch\nraise RuntimeError('operator torchvision::nms does not exist')\nx = torch.ones(1).cuda()\n",
+        "import torch\nraise RuntimeError('operator torchvision::nms does not exist')\nx.cuda()\n",
         "another version of torch",
     ),
     # --- memory, Triton, signals, limits
