@@ -119,8 +119,8 @@ def missing_device(facts: Facts, test: ast.expr, truth: bool) -> str:
     named = (device_type(facts, side) or backend_name(facts, side) or "" for side in sides[1:])
     names = {name.partition(":")[0] for name in named}
     if "cuda" in names and names <= _DEVICES:
-        return "the CPU as a device"
-    return "`gloo` as a backend" if "nccl" in names and names <= _BACKENDS else ""
+        return "the CPU"
+    return "the `gloo` backend" if "nccl" in names and names <= _BACKENDS else ""
 
 
 def _compared(test: ast.expr, truth: bool) -> tuple[list[ast.expr], bool]:

@@ -28,7 +28,7 @@ CATEGORIES = (
         "Checks and guards",
         "A check for CUDA stops the program, skips code that the program needs, or is unnecessary.",
     ),
-    Category("DF8", "Copies and old code", "A copy is made only on a GPU, or an API no longer exists."),
+    Category("DF8", "Copies and old code", "A copy is made only on a GPU, or `async` is used as a name."),
     Category("DF9", "Outside the code", "Libraries, settings and other files need CUDA."),
 )
 

@@ -48,9 +48,8 @@ class CheckpointLoad(Rule):
     the fix uses `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
 
     If the program only passes the checkpoint to `model.load_state_dict(...)`, the fix always adds `map_location="cpu"`,
-    because the method copies the values into the model, which stays on its device. This does not apply to
-    `assign=True`, to an object that may be an optimizer, or to projects with a module that defines how its state is
-    loaded.
+    because the method copies the values into the model, which stays on its device. This does not apply with
+    `assign=True`, if `model` may be an optimizer, or if a module in the project defines how its state is loaded.
     """
 
     code = "DF501"

@@ -39,8 +39,8 @@ class CpuRejected(Rule):
 
     ## Fix safety
     There is no fix. Remove the check if the code after it also works on a CPU. Otherwise, add a branch for the CPU.
-    devicefix doesn't fix findings in code that runs only if a check of a tensor or device passes, but the message lists
-    their lines.
+    devicefix fixes nothing in code that runs only if a check of a tensor or device passes. Instead, the check's message
+    lists the lines with findings.
     """
 
     code = "DF704"
@@ -353,7 +353,9 @@ class CpuRejected(Rule):
         if self._guards.settled(test):
             return
         if missing := missing_device(self.facts, test, True):
-            yield from self._asked(node, node, f"this check does not allow {missing}; add it", stops=True)
+            yield from self._asked(
+                node, node, f"this check rejects {missing}; allow {missing}, too", stops=True
+            )
         elif self._checks.parts(test) is None:
             if self._checks.is_false_on_a_cpu(test, True) or self._checks.counts(test):
                 stops = asks_tensor(test) or isinstance(test, ast.BoolOp)
@@ -378,7 +380,9 @@ class CpuRejected(Rule):
                 missing = missing_device(self.facts, node.test, truth)
                 if missing or self._checks.is_false_on_a_cpu(node.test, truth):
                     message = (
-                        f"this check does not allow {missing}; add it" if missing else self._needed(node.test)
+                        f"this check rejects {missing}; allow {missing}, too"
+                        if missing
+                        else self._needed(node.test)
                     )
                     stops = bool(missing) or asks_tensor(node.test)
                     yield from self._asked(node, node.test, message, last, stops)

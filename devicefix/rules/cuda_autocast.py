@@ -618,7 +618,7 @@ class CudaAutocast(Rule):
     def _obstacle(self, call: _Autocast) -> str:
         """Return why an autocast can't become that of the device, an empty text if it can."""
         if not call.is_plain or (call.is_partial and not self._is_called_by_keywords(call.node)):
-            return "because of its arguments"
+            return "because of the call's arguments"
         if isinstance(call.arguments.get("dtype"), ast.Constant) and not call.is_off:
             return "because CPU autocast has another default dtype"
         if self.context.source.holds("set_autocast"):

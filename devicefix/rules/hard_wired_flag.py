@@ -103,9 +103,9 @@ class HardWiredFlag(Rule):
     Config.cuda = torch.cuda.is_available()
     ```
 
-    In Lightning, use `accelerator="cuda" if torch.cuda.is_available() else "cpu"`, and `"auto"` in place of `"gpu"`. If
-    the call also passes a list such as `devices=[0]`, use `devices=[0] if torch.cuda.is_available() else 1`: on a CPU, a
-    list raises a `TypeError`.
+    In Lightning, replace `accelerator="gpu"` with `"auto"`, and `"cuda"` with `"cuda" if torch.cuda.is_available() else
+    "cpu"`. If the call also passes a list such as `devices=[0]`, use `devices=[0] if torch.cuda.is_available() else 1`:
+    on a CPU, a list raises a `TypeError`.
 
     ## Fix safety
     The fix is safe if the library documents what the option needs and which value works on a CPU. Examples are

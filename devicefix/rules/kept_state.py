@@ -13,7 +13,7 @@ class KeptState(Rule):
     """
     ## What it does
     Finds model parameters that the program moves to the CPU or a GPU and stores while training continues. The rule
-    follows names only within a function and into its callers in the same file. `devicefix verify` can find others.
+    follows names only within a function and into its callers in the same file. `devicefix verify` can find other cases.
 
     ## Why it matters
     On a GPU, `.cpu()` copies the parameter. On a CPU, it returns the parameter itself, which the next optimizer step
@@ -38,8 +38,7 @@ class KeptState(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe: with CUDA, the results stay the same, but the program makes a second copy, which takes time and
-    memory.
+    The fix is unsafe: with CUDA, the results stay the same, but a second copy takes time and memory.
     """
 
     code = "DF801"

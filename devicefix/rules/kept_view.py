@@ -21,7 +21,7 @@ class KeptView(Rule):
     Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` if the program changes `x` in place and later uses
     the result, or changes the result in place and later uses `x`. Such changes include `+=`, `x[...] = y` and
     `copy_()`. The rule follows names only within a function and into its callers in the same file. `devicefix
-    verify` can find others.
+    verify` can find other cases.
 
     ## Why it matters
     On a GPU, these calls make a copy. On a CPU, `x.cpu()` and `x.to(device)` return `x` itself, and `.numpy()` returns
@@ -42,8 +42,7 @@ class KeptView(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe: with CUDA, the results stay the same, but the program makes a second copy, which takes time and
-    memory.
+    The fix is unsafe: with CUDA, the results stay the same, but a second copy takes time and memory.
     """
 
     code = "DF802"
@@ -327,7 +326,7 @@ class KeptView(Rule):
             line = getattr(held.change, "lineno", None)
             path = held.copy.source.path
             again = (
-                ", which raises an error for a leaf"
+                ", which raises an error if gradients are recorded"
                 if held.copy.source.trained
                 else ", which may be used again"
             )
@@ -340,7 +339,7 @@ def changed_and_used(held: Held) -> str:
     """Return a clause about the change of the source, which also changes the copy, and the use after it."""
     line = getattr(held.change, "lineno", None)
     change = (
-        f"line {line} also changes" if line else f"a later change of `{held.copy.source.path}` also changes"
+        f"line {line} also changes" if line else f"a later change to `{held.copy.source.path}` also changes"
     )
     used = f" before line {held.use} uses it" if held.use else ", which is used later"
     return f"{change} `{held.holder}`{used}"

@@ -35,7 +35,7 @@ class MissingAttribute(Rule):
 
     ## Fix safety
     The fix is unsafe because, even with CUDA, the program no longer stops if the object lacks the attribute. `migrate`
-    keeps the fix only if all commands pass with it, and the numbers stay the same.
+    keeps the fix only if the run then passes, with the same numbers as on simulated CUDA.
     """
 
     code = "DF705"

@@ -38,8 +38,8 @@ class MovedParameter(Rule):
     ```python
     self.scale = nn.Parameter(torch.zeros(1, device=device))
     ```
-    With this change, the parameter is trained on every device. If you don't want to train the parameter, use a plain
-    tensor or `register_buffer` instead.
+    With this change, the parameter is trained on every device. If you don't want to train it, use a plain tensor or
+    `register_buffer`.
 
     ## Fix safety
     For a parameter, there is no fix, because devicefix can't tell whether the program should also train and save the

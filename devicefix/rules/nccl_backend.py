@@ -40,8 +40,8 @@ class NcclBackend(Rule):
     the alternative: with CUDA, the backend is the same as before. A value from the command line still overrides a
     default. With `--target accelerator`, the fix uses the accelerator's own backend (torch 2.6 or later).
 
-    The fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, which has no effect after
-    `torch.cuda.is_available()`. It is also unsafe if only the name of a variable, option or key suggests a backend.
+    The fix is unsafe if it checks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`, because the setting then has
+    no effect. It is also unsafe if only the name of a variable, option or key suggests a backend.
     There is no fix if the program compares such a variable, option or key to `"nccl"` but never to `"gloo"`. There is
     also no fix if neither the name nor the use of a value shows that it is a backend.
     """
@@ -466,7 +466,7 @@ class NcclBackend(Rule):
             fix = self.context.when_cuda(node, '"gloo"', _UNSEEN)
             yield self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
         elif names:
-            message = f"the `nccl` backend needs CUDA, and the program never compares `{names[0]}` with `gloo`; add that case"
+            message = f"the `nccl` backend needs CUDA, and the program never compares `{names[0]}` with `gloo`; add a `gloo` case"
             yield self.finding(node, message)
         elif self._may_reach_group(node):
             yield self.finding(node, "`nccl` needs CUDA if it is used as a backend; without CUDA, use `gloo`")

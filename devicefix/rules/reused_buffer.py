@@ -15,7 +15,7 @@ class ReusedBuffer(Rule):
     Finds `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)`, `torch.as_tensor(buffer,
     device=...)` and `torch.cuda.FloatTensor(buffer)` whose result is used after the program changes the NumPy array in
     place. The rule follows names only within a function and into its callers in the same file. `devicefix verify` can
-    find others.
+    find other cases.
 
     ## Why it matters
     On a GPU, the tensor is a copy. On a CPU, it shares memory with the array, so both change together. There is no
@@ -36,8 +36,7 @@ class ReusedBuffer(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe: with CUDA, the results stay the same, but the program makes a second copy, which takes time and
-    memory.
+    The fix is unsafe: with CUDA, the results stay the same, but a second copy takes time and memory.
     """
 
     code = "DF803"

@@ -32,8 +32,8 @@ class SharedMemory(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe because the program makes a second copy with CUDA. `migrate` keeps the fix only if all commands
-    pass with it, and the numbers stay the same.
+    The fix is unsafe because the program makes a second copy with CUDA. `migrate` keeps the fix only if the run
+    then passes, with the same numbers as on simulated CUDA.
     """
 
     code = "DF805"

@@ -44,8 +44,8 @@ class SyncBatchNorm(Rule):
     The fix is safe: with CUDA, the model is the same as before. On a CPU, each process computes its own statistics, so
     with several processes, the results can differ from those on GPUs.
 
-    Without CUDA, a `SyncBatchNorm` layer after a linear or convolutional layer in `nn.Sequential` becomes the matching
-    plain `BatchNorm` layer. Any other `SyncBatchNorm` layer is reported without a fix.
+    If a `SyncBatchNorm` layer follows a linear or convolutional layer in `nn.Sequential`, the fixed program uses the
+    matching `BatchNorm` layer without CUDA. Any other `SyncBatchNorm` layer has no fix.
     """
 
     code = "DF603"

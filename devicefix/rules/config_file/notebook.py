@@ -111,7 +111,7 @@ def _in_metadata(text: str, metadata: Any) -> Iterator[Finding]:
         return
     places = list(_ACCELERATOR.finditer(text))
     if places:
-        advice = "remove it if the notebook also runs on a CPU"
+        advice = "remove the setting if the notebook also runs on a CPU"
         message = f"`{places[0][0]}` requests a machine with a GPU; {advice}"
         yield _finding(text, places[0].start(), places[0].end(), message, None)
 
