@@ -293,7 +293,7 @@ class Devices:
     def why_unsafe(self, site: ast.AST) -> str:
         """Return how safe a fix is that asks for CUDA at a site."""
         if self._project.is_taken(self.path) and self.facts.tree.scope(site).function is not None:
-            return "the function may run elsewhere, without the names of this module"
+            return "the function may run elsewhere, where this module's names are undefined"
         return self._places.why_unsafe(site)
 
     def why_kept(self, question: ast.AST) -> str:

@@ -121,4 +121,4 @@ def _with_lines(finding: Finding, lines: list[int]) -> Finding:
         return finding
     *first, last = [str(each) for each in lines[:5]] + [f"{len(lines) - 5} more"] * (len(lines) > 5)
     shown = f"lines {', '.join(first)} and {last}" if first else f"line {last}"
-    return replace(finding, message=f"{finding.message}; only then can {shown} be fixed")
+    return replace(finding, message=f"{finding.message} ({shown} can be fixed only after this)")

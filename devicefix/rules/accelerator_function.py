@@ -38,7 +38,7 @@ class AcceleratorFunction(Rule):
 
     ## Fix safety
     The fix is safe: with an accelerator, the program still makes the call. There is no fix for `current_accelerator()`,
-    or for any other call whose return value the program uses.
+    or for other calls whose return value the program uses.
     """
 
     code = "DF413"

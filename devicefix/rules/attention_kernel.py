@@ -29,13 +29,13 @@ class AttentionKernel(Rule):
 
     ## Use instead
     ```python
-    with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION if torch.cuda.is_available() else SDPBackend.MATH):
         y = F.scaled_dot_product_attention(q, k, v)
     ```
 
     ## Fix safety
-    There is no fix, because enabling another kernel may change which kernel CUDA uses. Add the math kernel
-    yourself, but only without CUDA.
+    There is no fix, because enabling another kernel may change which kernel CUDA uses. Use the math
+    kernel only without CUDA.
     """
 
     code = "DF414"

@@ -42,12 +42,12 @@ class CudaFunction(Rule):
 
     If the program saves the state of the random number generator only to restore it later, the fix uses the CPU
     generator's state without CUDA. This fix is unsafe if devicefix doesn't know all uses of the state. If the program
-    seeds only GPUs, the fix seeds the CPU generator without CUDA, which is usually unsafe.
+    seeds only GPUs, the fix seeds the CPU generator without CUDA. This is usually unsafe.
 
-    The fix may put neighboring calls to `torch.cuda` functions under the same check.
+    The fix may put neighboring calls under the same check.
 
-    Unless the call itself initializes CUDA, any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later, which
-    has no effect after `torch.cuda.is_available()`.
+    Unless the call itself initializes CUDA, any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later: after
+    the added check, CUDA ignores the variable.
 
     Other calls whose result the program uses, such as those that return GPU properties, have no fix, because you must
     choose a value for the CPU.

@@ -44,8 +44,8 @@ class DeviceArgument(Rule):
     """
     ## What it does
     Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"` and
-    `torch.set_default_device("cuda")`. Also finds a GPU index passed to one of the project's functions that uses it only
-    as a device, if the function also receives other devices or its caller uses the index in several moves.
+    `torch.set_default_device("cuda")`. Also finds a GPU index passed to a project function, if the function uses
+    the index only as a device, and if other calls pass other devices or the caller moves several objects to the index.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.
@@ -72,7 +72,7 @@ class DeviceArgument(Rule):
 
     - the function adds an index to the name, as in `torch.device(device, 1)`. Without CUDA, the result `cpu:1` never
       equals a tensor's device.
-    - another library's function receives a GPU index from a variable that the program doesn't use in a move.
+    - another library's function receives a GPU index from a variable that the program doesn't use to move anything.
     - a literal index is passed to a function that may not use torch, because the index may refer to another kind of
       device.
     """

@@ -38,7 +38,7 @@ class DeviceNamespace(Rule):
     ## Fix safety
     The fix is safe for statements that only manage GPU memory: the program calls the function only if the module has
     it. The fix is unsafe if the module comes from a function that may have side effects, because the fixed code calls
-    that function twice. Calls to other functions are reported without a fix.
+    that function twice. Calls to other functions have no fix.
     """
 
     code = "DF421"

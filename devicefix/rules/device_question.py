@@ -191,7 +191,7 @@ class DeviceQuestion(Rule):
         if (kind := self._asked(node.test)) is not None:
             fix = Fix((Edit(*self.context.source.span(node), kind.code),), kind.why, kind.needs)
             code = self.context.source.code(node.test)
-            yield self.finding(node, f"`{code}` checks only for CUDA; use the device's type", fix)
+            yield self.finding(node, f"`{code}` checks only for CUDA; use the device's type instead", fix)
 
     def _asked(self, node: ast.expr) -> _Type | None:
         """Return the type of the device that a question compares with CUDA, None for another question."""

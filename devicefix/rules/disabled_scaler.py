@@ -39,7 +39,7 @@ class DisabledScaler(Rule):
     ## Fix safety
     The fix for the scale is safe even if the object is not a `GradScaler`: if the object's state contains `"scale"`,
     the value is the same as before. The fix is unsafe in a `try` statement, because a handler may expect the
-    `KeyError`. Access to other keys is reported without a fix.
+    `KeyError`. Access to other keys has no fix.
 
     The rule recognizes a `GradScaler` by its class, by a class name that contains "scaler" or, if the class is unknown,
     by the object's name.

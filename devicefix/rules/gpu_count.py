@@ -46,13 +46,13 @@ class GpuCount(Rule):
 
     ## Fix safety
     The fix is usually safe: with CUDA, the count is the same as before. If the program also checks whether the count is
-    0, the fix changes only the expressions that compute with the count. If the program then always stops, the fix
-    removes the check and makes the count at least 1.
+    0, the fix changes only the expressions that compute with the count. If such a check always stops the program, the
+    fix removes the check and makes the count at least 1.
 
     The fix is unsafe if:
 
     - the changed expressions may also get the number from another source, such as a user who chose 0.
-    - a function counts GPUs for configuration files, as in OmegaConf's `register_new_resolver`.
+    - the program passes `device_count` to OmegaConf's `register_new_resolver`. A configuration file may check for 0.
     - the program computes a GPU index from the count, and passes the index to other code.
     - the program uses objects that a loop over the GPUs creates, because the loop may be meant to do nothing without a
       GPU.
@@ -60,7 +60,7 @@ class GpuCount(Rule):
 
     code = "DF402"
     name = "gpu-count"
-    summary = "The number of GPUs, which may be 0, is used as a count"
+    summary = "The number of GPUs is used as if it were never 0"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     references = COUNTS

@@ -37,8 +37,8 @@ class NumberAsDevice(Rule):
     ## Fix safety
     The fix is safe: with CUDA, the value is the same as before.
 
-    If a variable has other uses, `DF102` and `DF202` fix each use separately. They do the same for an attribute if its
-    object is used for anything other than calling the object or its methods.
+    If a variable has other uses, or if code outside the class may use the attribute, `DF102` and `DF202` fix each use
+    separately.
     """
 
     code = "DF205"

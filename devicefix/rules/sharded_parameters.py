@@ -30,8 +30,8 @@ class ShardedParameters(Rule):
 
     ## Why it matters
     Unless `device_id` is the CPU, `FullyShardedDataParallel` needs an accelerator. With `sync_module_states=True` or
-    `CPUOffload(offload_params=True)`, it always needs an accelerator. `CPUOffloadPolicy` pins memory by default, which
-    also needs an accelerator.
+    `CPUOffload(offload_params=True)`, it always needs one. `CPUOffloadPolicy` pins memory by default, which also needs
+    one.
 
     ## Example
     ```python
@@ -45,7 +45,7 @@ class ShardedParameters(Rule):
 
     ## Fix safety
     The fix for `device_id` is safe: with CUDA, the argument is the same as before. Without CUDA, the parameters are
-    sharded over CPUs, with gloo. The fix for offloading is safe too: on a CPU, there is nothing to offload.
+    sharded over CPUs, with the gloo backend. The fix for offloading is safe too: on a CPU, there is nothing to offload.
 
     The fix for `sync_module_states` is unsafe: without CUDA, the states are not synchronized, and processes may start
     with different weights.
@@ -198,7 +198,7 @@ class ShardedParameters(Rule):
             self.context.mark_handled(*filter(None, (where,)))
             message = (
                 f"`{last_name(node)}` needs an accelerator unless `device_id` is the CPU; "
-                'without one, pass `torch.device("cpu")`'
+                'without an accelerator, pass `torch.device("cpu")`'
             )
             yield self.finding(node, message, self._fix(call, where))
         sources = Sources(self.facts, How.BOUND | How.DEFAULT, 2).of(synchronized) if synchronized else ()

@@ -37,8 +37,8 @@ class TypeName(Rule):
     The fix is safe: with CUDA, the string is the same as before.
 
     A comparison with `"torch.cuda.FloatTensor"` can check a tensor's device or its dtype. If the same file moves the
-    tensor to a GPU, the comparison probably checks the dtype; otherwise, the rule ignores it. There is no fix: compare
-    the dtype instead.
+    tensor to a GPU, the comparison probably checks the dtype. There is no fix: compare the dtype instead. The rule
+    ignores other such comparisons.
     """
 
     code = "DF302"

@@ -15,7 +15,7 @@ from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
 _OWN = "because the object may have its own `cuda` method"
-_ARGUMENTS = "because of its arguments"
+_ARGUMENTS = "because of the call's arguments"
 _UNBOUND = "`torch.Tensor.cuda` needs CUDA; use `.to(device)`"
 _STORED = "calling this method needs CUDA; store a function that calls `.to(device)` instead"
 _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.module.Module.cuda")

@@ -317,10 +317,10 @@ class UncalledFunction(Rule):
     def _found(self, node: ast.expr, name: str) -> Finding:
         returns_none = name.removeprefix("torch.cuda.") in _RETURN_NONE
         fix = self.context.when_cuda(node, _NOTHING) if returns_none else None
-        advice = "store it" if fix else "add a CPU path, and call it"
+        advice, more = ("store", "") if fix else ("call", ", and add a CPU path")
         return self.finding(
             node,
-            f"calling `{name}` later raises an error without CUDA; {advice} only if CUDA is available",
+            f"calling `{name}` later raises an error without CUDA; {advice} it only if CUDA is available{more}",
             fix,
         )
 

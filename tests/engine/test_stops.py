@@ -22,7 +22,7 @@ def test_a_file_that_imports_a_kernel(line: str) -> None:
     assert (finding.code, finding.line, finding.fix) == ("DF902", 2, None)
     name = line.split()[1]
     assert finding.message.startswith(f"`{name}` needs CUDA because of `tensorrt`; ")
-    assert finding.message.endswith("; only then can lines 5 and 6 be fixed")
+    assert finding.message.endswith(" (lines 5 and 6 can be fixed only after this)")
 
 
 def test_a_file_that_imports_one_that_does() -> None:
@@ -114,7 +114,7 @@ def start(kind, x):
 """
     found = analyze(source).findings
     assert [each.line for each in found] == [7, 9, 10]
-    assert found[0].message.endswith("; only then can line 8 be fixed")
+    assert found[0].message.endswith(" (line 8 can be fixed only after this)")
     chosen = source.replace("torch.cuda.Event()", "torch.cuda.Event() if x is None else None")
     assert [each.line for each in analyze(chosen).findings] == [7, 8, 9, 10]
 
@@ -140,7 +140,7 @@ def start(kind):
 """
     found = analyze(source).findings
     assert [each.line for each in found] == [7, 16]
-    assert found[0].message.endswith("; only then can line 12 be fixed")
+    assert found[0].message.endswith(" (line 12 can be fixed only after this)")
 
 
 @pytest.mark.parametrize("unsafe", [False, True])
@@ -155,7 +155,7 @@ class Trainer(Base):
 """
     found = analyze(source, unsafe_fixes=unsafe).findings
     assert [each.code for each in found] == ["DF102", "DF401", *["DF602"] * unsafe]
-    assert ("only then can line 7 be fixed" in found[0].message) is not unsafe
+    assert ("(line 7 can be fixed only after this)" in found[0].message) is not unsafe
 
 
 def test_a_check_below_a_move_that_stays() -> None:
@@ -180,7 +180,7 @@ def main(net, n):
 """
     check, left = analyze(source).findings
     why = "(unsafe: line 5 still needs CUDA)"
-    assert check.message.endswith(f"{why}; only then can line 6 be fixed")
+    assert check.message.endswith(f"{why} (line 6 can be fixed only after this)")
     assert (left.line, left.fix) == (5, None)
 
 
@@ -196,7 +196,7 @@ def main(rank, gpus):
 """
     check, left = analyze(source).findings
     why = "(unsafe: line 6 still needs CUDA)"
-    assert check.message.endswith(f"{why}; only then can line 8 be fixed")
+    assert check.message.endswith(f"{why} (line 8 can be fixed only after this)")
     assert (left.code, left.fix) == ("DF704", None)
 
 
@@ -225,4 +225,4 @@ main(choose())
 def test_many_lines_are_counted() -> None:
     source = "import torch\nimport triton\n" + "torch.cuda.synchronize()\n\n" * 7
     (finding,) = analyze(source).findings
-    assert finding.message.endswith("; only then can lines 3, 5, 7, 9, 11 and 2 more be fixed")
+    assert finding.message.endswith(" (lines 3, 5, 7, 9, 11 and 2 more can be fixed only after this)")

@@ -872,6 +872,6 @@ def f():
     torch.cuda.synchronize()
 """
     found = {each.code: each for each in analyze(code).findings}
-    assert found["DF701"].message.endswith("; only then can lines 6 and 7 be fixed")
+    assert found["DF701"].message.endswith(" (lines 6 and 7 can be fixed only after this)")
     assert found["DF401"].line == 11
     assert found.keys() == {"DF701", "DF902", "DF401"}

@@ -468,8 +468,8 @@ def test_lines_in_messages_are_those_of_the_cells() -> None:
     ("message", "there"),
     [
         ("so line 3 also uses it", "so line 13 also uses it"),
-        ("only then can lines 3, 5 and 7 be fixed", "only then can lines 13, 15 and 17 be fixed"),
-        ("lines 1, 2, 3, 4, 5 and 2 more be fixed", "lines 11, 12, 13, 14, 15 and 2 more be fixed"),
+        ("(lines 3, 5 and 7 can be fixed", "(lines 13, 15 and 17 can be fixed"),
+        ("lines 1, 2, 3, 4, 5 and 2 more can be", "lines 11, 12, 13, 14, 15 and 2 more can be"),
         ("is `cuda` (set in a.yaml, line 3)", "is `cuda` (set in a.yaml, line 3)"),
         ("`line 3` needs CUDA", "`line 3` needs CUDA"),
     ],

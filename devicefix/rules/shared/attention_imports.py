@@ -142,7 +142,7 @@ class AttentionImport:
             yield "the mask must be a tensor or None, but may be an xformers object"
         if version is not None and version < attention.ZERO_ROWS_SINCE:
             if any("causal" in use.given for use in calls):
-                yield "before torch 2.5, the first rows are NaN instead of zero if there are more queries than keys"
+                yield "before torch 2.5, the first output rows are NaN instead of zero if there are more queries than keys"
 
     def has_versions(self) -> bool:
         """Return whether torch has what the definitions need in the oldest version to support."""
