@@ -34,8 +34,8 @@ class AttentionKernel(Rule):
     ```
 
     ## Fix safety
-    There is no fix, because enabling another kernel may change which kernel CUDA uses. Use the math
-    kernel only without CUDA.
+    There is no fix, because enabling another kernel may change which kernel CUDA uses. Use the math kernel
+    only without CUDA.
     """
 
     code = "DF414"

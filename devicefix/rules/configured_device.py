@@ -25,8 +25,8 @@ class ConfiguredDevice(Rule):
     """
     ## What it does
     Finds code that reads a CUDA device or the NCCL backend from one of the project's YAML, JSON or TOML files. The
-    rule finds a file only if the code, Hydra's `config_name`, or a command in a script or README contains the
-    file's path or name.
+    rule finds a file only if the code, Hydra's `config_name`, or a command in a script or README contains the file's
+    path or name.
 
     The rule follows the value through other files, objects and calls that pass all settings, such as `build(**config)`
     and `hydra.utils.instantiate(config.model)`.
@@ -51,13 +51,13 @@ class ConfiguredDevice(Rule):
 
     ## Fix safety
     The fix is usually safe: it replaces only the value that the file or string contains, and only without CUDA, when
-    the program would fail. If a user selects the same device, the program also uses the CPU without CUDA. If a
-    user selects another device that doesn't exist, such as `cuda:1`, the program still raises an error.
+    the program would otherwise fail. If a user selects the same device, the program also uses the CPU without CUDA. If
+    a user selects another device that doesn't exist, such as `cuda:1`, the program still raises an error.
 
     The fix is unsafe if the program needs the index of the device, or does not allow the CPU. It is also unsafe for
     Lightning's `accelerator`, because the trainer's other settings may need a GPU too.
 
-    Lists of settings, as in `from_dotlist(["device=cuda"])`, arguments of `parse_args`, and calls that pass all settings
+    Lists of settings (`from_dotlist(["device=cuda"])`), arguments of `parse_args`, and calls that pass all settings
     have no fix. No fix changes the file or string itself. With `--target accelerator`, this rule has no fixes.
     """
 

@@ -56,18 +56,18 @@ class CudaApi(Rule):
 
     ## Fix safety
     The fix is usually safe: with CUDA, the program behaves as before. Most `torch.accelerator` functions raise an error
-    without an accelerator, so the fixed code checks for one first. The fix replaces all streams and events
-    in a file, or none.
+    without an accelerator, so the fixed code checks for one first. The fix replaces all streams and events in a
+    file, or none.
 
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and
     this code works with any accelerator. In this code, a statement that only calls a function specific to CUDA, such
     as `torch.cuda.nvtx.mark`, gets its own check for CUDA. There is no fix if anything else there is specific to CUDA,
-    such as a CUDA tensor type. The fix is unsafe if the result is passed to a function, returned, or stored
-    where other files may read it, because code that needs CUDA may depend on it.
+    such as a CUDA tensor type. The fix is unsafe if the result is passed to a function, returned, or stored where other
+    files may read it, because code that needs CUDA may depend on it.
 
     If a function has no [counterpart](https://devicefix.github.io/devicefix/counterparts/) in `torch.accelerator`, the
-    fix uses the accelerator's own module. There is no fix if XPU or NPU lacks the function. If the function fails on MPS with the
-    minimum torch version, the fixed code excludes MPS.
+    fix uses the accelerator's own module. There is no fix if XPU or NPU lacks the function. If the function fails on
+    MPS with the minimum torch version, the fixed code excludes MPS.
     """
 
     code = "DF405"

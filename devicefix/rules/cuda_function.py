@@ -42,7 +42,7 @@ class CudaFunction(Rule):
 
     If the program saves the state of the random number generator only to restore it later, the fix uses the CPU
     generator's state without CUDA. This fix is unsafe if devicefix doesn't know all uses of the state. If the program
-    seeds only GPUs, the fix seeds the CPU generator without CUDA. This is usually unsafe.
+    seeds only GPUs, the fix seeds the CPU generator without CUDA. This fix is usually unsafe.
 
     The fix may put neighboring calls under the same check.
 

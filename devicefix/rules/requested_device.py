@@ -37,7 +37,7 @@ class RequestedDevice(Rule):
     ## Fix safety
     The fix is unsafe because, without CUDA, the program uses the CPU even if the value is another device, such as
     `xpu`. With CUDA, nothing changes. `migrate` keeps the fix only if all commands pass with it and compute the same
-    numbers.
+    numbers as before.
     """
 
     code = "DF208"

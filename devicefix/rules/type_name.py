@@ -36,9 +36,9 @@ class TypeName(Rule):
     ## Fix safety
     The fix is safe: with CUDA, the string is the same as before.
 
-    A comparison with `"torch.cuda.FloatTensor"` can check a tensor's device or its dtype. If the same file moves the
-    tensor to a GPU, the comparison probably checks the dtype. There is no fix: compare the dtype instead. The rule
-    ignores other such comparisons.
+    A comparison with `"torch.cuda.FloatTensor"` can check a tensor's device or its dtype. The rule reports such
+    a comparison only if the same file moves the tensor to a GPU, because the comparison then probably checks the dtype.
+    There is no fix: compare the dtype instead.
     """
 
     code = "DF302"

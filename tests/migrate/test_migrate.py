@@ -514,7 +514,7 @@ def test_all_lines_are_those_before_the_changes(
     assert ("All line numbers are those before the changes." in done.output) == bool(where)
     page = (folder.path / "out.html").read_text()
     assert all(line.partition(" ")[0] in page for line in left)
-    assert "lines 12, 13 and 14 be fixed" in page and "line numbers are those before the changes" in page
+    assert "lines 12, 13 and 14 can be fixed" in page and "line numbers are those before the changes" in page
 
 
 def test_the_lines_of_a_stopped_run_and_of_what_is_left(migrate: Migrate, folder: ProgramFolder) -> None:
