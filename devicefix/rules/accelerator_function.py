@@ -20,7 +20,7 @@ class AcceleratorFunction(Rule):
 
     ## Why it matters
     Without an accelerator, these functions raise an error, and `current_accelerator()` returns `None`, which has no
-    `type` attribute.
+    `type`.
 
     ## Example
     ```python

@@ -60,9 +60,9 @@ class CudaApi(Rule):
     file, or none.
 
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and
-    this code works with any accelerator. In this code, a statement that only calls a function specific to CUDA, such
-    as `torch.cuda.nvtx.mark`, gets its own check for CUDA. There is no fix if anything else there is specific to CUDA,
-    such as a CUDA tensor type. The fix is unsafe if the result is passed to a function, returned, or stored where other
+    this code works with any accelerator. In this code, a statement that only calls a CUDA-specific function, such as
+    `torch.cuda.nvtx.mark`, gets its own check for CUDA. There is no fix if anything else there is CUDA-specific, such
+    as a CUDA tensor type. The fix is unsafe if the result is passed to a function, returned, or stored where other
     files may read it, because code that needs CUDA may depend on it.
 
     If a function has no [counterpart](https://devicefix.github.io/devicefix/counterparts/) in `torch.accelerator`, the

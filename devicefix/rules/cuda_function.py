@@ -49,8 +49,8 @@ class CudaFunction(Rule):
     Unless the call itself initializes CUDA, any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later: after
     the added check, CUDA ignores the variable.
 
-    Other calls whose result the program uses, such as those that return GPU properties, have no fix, because you must
-    choose a value for the CPU.
+    Other calls whose result the program uses, such as those that return GPU properties, have no fix: you must choose a
+    value for the CPU.
     """
 
     code = "DF401"

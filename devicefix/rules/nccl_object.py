@@ -16,7 +16,7 @@ class NcclObject(Rule):
     bfloat16.
 
     ## Why it matters
-    Builds of torch without CUDA have no `ProcessGroupNCCL`, and registering the hook on a CPU raises an error.
+    CPU builds of torch have no `ProcessGroupNCCL`, and registering the hook on a CPU raises an error.
 
     ## Example
     ```python

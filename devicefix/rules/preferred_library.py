@@ -18,7 +18,7 @@ class PreferredLibrary(Rule):
     select a library available only in builds with CUDA, such as cuSOLVER, MAGMA or cuBLASLt.
 
     ## Why it matters
-    In builds of PyTorch without CUDA, the call raises a `RuntimeError`.
+    In PyTorch builds without CUDA, the call raises a `RuntimeError`.
 
     ## Example
     ```python

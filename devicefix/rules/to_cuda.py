@@ -36,7 +36,7 @@ class ToCuda(Rule):
 
     ## Fix safety
     The fix is usually safe: with CUDA, the device is the same as before. The fix is unsafe if only a variable's name
-    suggests that the variable contains a GPU index.
+    suggests a GPU index.
     """
 
     code = "DF102"

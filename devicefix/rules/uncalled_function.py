@@ -48,7 +48,7 @@ class UncalledFunction(Rule):
 
     ## Fix safety
     The fix is safe: it replaces only functions that return `None`. Other functions, and functions with a computed name,
-    have no fix, because you must choose a replacement for the CPU.
+    have no fix: you must choose a replacement for the CPU.
     """
 
     code = "DF409"

@@ -10,7 +10,7 @@ class UnusedNoqa(Rule):
     Finds `# noqa` comments with a devicefix code that suppresses no finding on its line or belongs to no rule. The rule
     ignores other tools' codes, the codes of rules that are off, and `# noqa` without codes.
 
-    Enable this rule with `--extend-select DF001`, ideally after you apply the fixes.
+    Enable this rule with `--extend-select DF001`, ideally after applying the fixes.
 
     ## Why it matters
     Such a code serves no purpose, but may hide a new finding on its line.
