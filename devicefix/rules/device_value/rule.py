@@ -54,7 +54,7 @@ class DeviceValue(Rule):
     - the program reads an index from the value, as in `device.split(":")[1]`, or adds an index, as in
       `torch.device(device, 1)`. The CPU has no index.
     - the program stops if the value is the CPU, as in `assert device == "cuda"`.
-    - the program sets `CUDA_VISIBLE_DEVICES` later: after the added check, CUDA ignores the variable.
+    - it checks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`, because the setting then has no effect.
     """
 
     code = "DF203"
