@@ -171,5 +171,5 @@ def _written(
             f"{said}No code was changed. To keep the changes, add --in-place, --patch FILE or --branch NAME."
         )
     review = f" To review them, run `git diff HEAD {branch}`." if branch else ""
-    numbers = " All line numbers are those before the changes." if in_place or branch else ""
+    numbers = " All line numbers refer to the original files." if in_place or branch else ""
     return f"{said}The changes were written {' and '.join(to)}.{review}{numbers}"

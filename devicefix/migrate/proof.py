@@ -173,7 +173,7 @@ class Prover:
             more = evidence | suggested(report, tried.outcomes, self._left(tried.outcomes))
             if more == evidence:
                 return self._rescued(number, tried) or before
-            self._say(f"{report.reason or report.verdict.value}: trying the fixes for this")
+            self._say(f"{report.reason or report.verdict.value}: trying fixes for this problem")
             evidence = more
         return before
 

@@ -160,7 +160,7 @@ class CudaComparison:
             for each in sorted(self._ignored)
         )
         if shown:
-            found.notes.append(f"not compared, because it varies between runs: {'; '.join(shown)}")
+            found.notes.append(f"not compared because of variation between runs: {'; '.join(shown)}")
 
     def _on_cpu(self, simulated: Result, on_cpu: Result, found: Comparison) -> Iterator[str]:
         """Yield the differences between the rewritten program on simulated CUDA and on the CPU.

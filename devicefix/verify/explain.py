@@ -68,7 +68,7 @@ def _ended_from_outside(case: Case) -> Explanation | None:
         name = "SIGINT"
     if name not in _FROM_OUTSIDE:
         return None
-    killed = " (Linux sends it if memory runs out)" if name == "SIGKILL" else ""
+    killed = " (which Linux sends if memory runs out)" if name == "SIGKILL" else ""
     advice = "run it again, with less data if memory ran out" if killed else "run it again"
     return Explanation(Cause.ENDED, advice, (f"the program was terminated by {name}{killed}",))
 

@@ -79,7 +79,7 @@ def tie_left(case: Case, requests: list[Request], *more: str) -> Explanation:
         evidence.append(f"the device may come from {configured[0]}")
         evidence += configured[1:]
         key = configured[0].partition("(`")[2].partition(":")[0]
-        advice = f"set `{key}` to `cpu` there; if the program takes it as an argument, pass `{key}=cpu`"
+        advice = f"set `{key}` to `cpu` there, or pass `{key}=cpu` if the program accepts this argument"
         return Explanation(Cause.TIE, advice, (*evidence, *more), ties)
     ties = case.ties_in(place.file for place in places)
     evidence.append("the device may come from the lines below" if ties else "no finding explains the device")

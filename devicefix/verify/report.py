@@ -93,7 +93,8 @@ def _lines(report: Report, most: int | None, compare: str, apply: str) -> Iterat
 def _next_step(comparison: Comparison | None, imported: str, compare: str, apply: str) -> Iterator[str]:
     if not imported:
         if comparison is not None:
-            yield "  do:  to compare with the program before its fixes, run this on the commit before them"
+            where = "on the last commit without the fixes"
+            yield f"  do:  to compare with the original, run this command {where}"
     elif comparison is not None and apply:
         yield f"  do:  to apply the fixes, run `{printable(apply)} {imported}`"
     elif comparison is None and compare:

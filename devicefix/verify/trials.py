@@ -48,7 +48,7 @@ class Trials:
             return "these runs are disabled; to enable them, use `devicefix verify --explain`"
         if self._failed.seconds > _SECONDS:
             slow = f"the failed run took more than {_SECONDS:.0f} s"
-            return f"{slow}; use `devicefix verify --explain` to run it anyway"
+            return f"{slow}; use `devicefix verify --explain` to run the original anyway"
         if not is_small(self._task.root, _FILES, _BYTES):
             return "its folder is large; use `devicefix verify --explain` to copy and run it anyway"
         return ""

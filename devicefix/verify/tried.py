@@ -127,7 +127,7 @@ def copy(hazard: CopyHazard, *more: str) -> Explanation:
         *more: further evidence.
     """
     at = shown(hazard.moved)
-    evidence = f"{at} shares memory on a CPU, and the program later changes that memory"
+    evidence = f"on a CPU, {at} copies nothing, and the program later changes the shared memory"
     advice = f"add `.clone()` after `{hazard.move}`, or `.copy()` if the result is a NumPy array"
     return Explanation(Cause.COPY, advice, (*more, evidence))
 

@@ -300,7 +300,7 @@ def test_an_unsafe_fix_is_kept_if_the_program_only_runs_with_it(
     )
     (folder.path / "c.json").write_text('{"rank": 0}')
     done = migrate(*RUN, "--in-place")
-    assert "trying the fixes for this\n" in done.stderr
+    assert "trying fixes for this problem\n" in done.stderr
     assert "Verdict: runs, numbers equal" in done.output, done.output
     assert "rank if torch.cuda.is_available()" in (folder.path / "train.py").read_text()
 
@@ -511,10 +511,10 @@ def test_all_lines_are_those_before_the_changes(
     left = {line.replace(": DF", " DF", 1).replace("[*] ", "") for line in found}
     done = migrate(*where, "--report", "out.html")
     assert left <= {line.strip() for line in done.output.splitlines()}
-    assert ("All line numbers are those before the changes." in done.output) == bool(where)
+    assert ("All line numbers refer to the original files." in done.output) == bool(where)
     page = (folder.path / "out.html").read_text()
     assert all(line.partition(" ")[0] in page for line in left)
-    assert "lines 12, 13 and 14 can be fixed" in page and "line numbers are those before the changes" in page
+    assert "lines 12, 13 and 14 can be fixed" in page and "line numbers refer to the original files" in page
 
 
 def test_the_lines_of_a_stopped_run_and_of_what_is_left(migrate: Migrate, folder: ProgramFolder) -> None:

@@ -677,7 +677,7 @@ def test_the_runs_leave_nothing_behind(folder: ProgramFolder, verify: Verify) ->
     ("options", "limit", "why"),
     [
         ({"explain": False}, {}, "these runs are disabled"),
-        ({}, {"_SECONDS": 0.0}, "use `devicefix verify --explain` to run it anyway"),
+        ({}, {"_SECONDS": 0.0}, "use `devicefix verify --explain` to run the original anyway"),
         ({}, {"_BYTES": 10}, "its folder is large"),
         ({}, {"_FILES": 0}, "its folder is large"),
     ],

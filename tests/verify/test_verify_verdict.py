@@ -250,7 +250,7 @@ def test_a_pass_is_short(shown: Report) -> None:
         "  CUDA requests  none",
         "  copy hazards   none",
         "  fixes          nothing to rewrite",
-        "  do:  to compare with the program before its fixes, run this on the commit before them",
+        "  do:  to compare with the original, run this command on the last commit without the fixes",
     ]
 
 

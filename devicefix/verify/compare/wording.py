@@ -34,7 +34,7 @@ def hint(difference: Difference) -> str:
     if difference.kind == "draw":
         return "draw random numbers with a CPU generator, then move them"
     if difference.kind == "dtype":
-        return "to compare, use the CPU's dtype on CUDA, too: the program chooses another one on the CPU"
+        return "the program chooses another dtype on the CPU; to compare, use that dtype on CUDA too"
     if difference.kind in ("count", "missing", "shape", "end", "unreached"):
         return CONTROL_FLOW
     if _distance(difference) < _PRECISION:
