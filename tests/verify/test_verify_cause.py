@@ -829,7 +829,7 @@ def test_unsafe_fixes_are_named_where_cuda_changes() -> None:
     ("kind", "one", "other", "word"),
     [
         ("draw", {}, {}, "random numbers"),
-        ("dtype", {}, {}, "the CPU's dtype"),
+        ("dtype", {}, {}, "another dtype on the CPU"),
         ("count", 1, 2, "conditions that depend on the device"),
         ("value", {"item": 1.0}, {"item": 1.00001}, "--tolerance"),
         ("value", {"item": 1.0}, {"item": 2.0}, "move tensors"),
