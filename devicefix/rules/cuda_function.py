@@ -46,8 +46,8 @@ class CudaFunction(Rule):
 
     The fix may put neighboring calls under the same check.
 
-    Unless the call itself initializes CUDA, any fix is unsafe if the program sets `CUDA_VISIBLE_DEVICES` later: after
-    the added check, CUDA ignores the variable.
+    Unless the call itself initializes CUDA, any fix is unsafe if it checks for CUDA before the program sets
+    `CUDA_VISIBLE_DEVICES`, because the setting then has no effect.
 
     Other calls whose result the program uses, such as those that return GPU properties, have no fix: you must choose a
     value for the CPU.
