@@ -415,7 +415,7 @@ class CpuRejected(Rule):
             last = self._ends.last(inner.body) if isinstance(inner, ast.If) else None
             raises = last is not None and self._ends.error_of(last) == error
             if raises and not self._ends.is_handled(inner, error):
-                message = f"the branch for the CPU rejects some tensors on line {inner.lineno}; add a CPU path for them"
+                message = f"on line {inner.lineno}, the branch for the CPU rejects some tensors; add a CPU path for them"
                 yield from self._asked(node, node.test, message, stops=True)
                 return
 
@@ -438,7 +438,7 @@ class CpuRejected(Rule):
     def _needed(self, test: ast.expr) -> str:
         """Return the message for a check that is false wherever CUDA is not available."""
         if any(isinstance(part, ast.expr) and self._checks.counts(part) for part in ast.walk(test)):
-            return f"{MESSAGE} or there are too few GPUs; check the number only if CUDA is available"
+            return f"{MESSAGE} or there are too few GPUs; check the GPU count only if CUDA is available"
         if asks_tensor(test):
             return "this check rejects CPU tensors; add a CPU path"
         return f"{MESSAGE}; add a CPU path"

@@ -710,7 +710,7 @@ class CudaOnlyLibrary(Rule):
         name = self.facts.resolve(node.func) or ""
         if _queries_driver(node, name) and not self._libraries.copes(node, "nvidia"):
             message = "`nvidia-smi` needs the driver of an NVIDIA GPU; run it only if CUDA is available"
-            yield self.finding(node, message, unless="because the program may need its output")
+            yield self.finding(node, message, unless="because the program may need the output")
         yield from self._check_import(node, name)
         if not name.startswith(_BUILT) or self._libraries.copes(node, "cuda"):
             return

@@ -57,8 +57,8 @@ class CudaRequired(Rule):
 
     - the check depends on an option or setting that may request a GPU and whose default is unknown.
     - a caller catches the error and uses another result.
-    - the check rejects only some uses, as in `fused and not torch.cuda.is_available()`, or the function only checks
-      what other code needs.
+    - the check rejects only some uses, as in `fused and not torch.cuda.is_available()`, or the function only validates
+      requirements of other code.
     - code after the check still needs CUDA, and has no safe fix.
 
     There is no fix in tests, or if the code needs a library that works only with CUDA.
@@ -673,7 +673,7 @@ class CudaRequired(Rule):
             unsafe=True,
         ),
         Example(
-            "a function that only checks what other code needs",
+            "a function that only validates requirements of other code",
             before="""
                 import torch
 
@@ -1138,7 +1138,9 @@ class CudaRequired(Rule):
             if verdict is not None and verdict.removable:
                 fix = self.context.replace_statement(rest[0], device, verdict.why)
                 others = [each for body in bodies for each in body if self._device_chosen(each) != device]
-                unless = "because the other branches define more names" if self._binds(others) else ""
+                unless = (
+                    "because the other branches assign more than the device" if self._binds(others) else ""
+                )
                 yield self.finding(
                     rest[0], f"{MESSAGE}; use the CPU instead", None if unless else fix, unless
                 )

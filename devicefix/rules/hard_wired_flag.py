@@ -1015,7 +1015,7 @@ class HardWiredFlag(Rule):
                 message = self._message(f"{keyword.arg}={code}")
                 yield self.finding(node, message, self._switched(name, keyword))
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
-                message = f"`{keyword.arg}={code}` is the index of a GPU"
+                message = f"`{keyword.arg}={code}` selects a GPU by index"
                 message += "; without CUDA, pass the library's value for the CPU"
                 yield self.finding(node, message, unless="because this value depends on the library")
 

@@ -11,7 +11,7 @@ from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
-_COSTS = "the fix also copies with CUDA, where no copy is needed"
+_COSTS = "with CUDA, the fix makes a second, needless copy"
 _MAKES_TENSOR = re.compile(r"from_numpy|as_tensor|asarray|\w*Tensor")
 
 
@@ -326,7 +326,7 @@ class KeptView(Rule):
             line = getattr(held.change, "lineno", None)
             path = held.copy.source.path
             again = (
-                ", which raises an error if gradients are recorded"
+                " (an error if gradients are recorded)"
                 if held.copy.source.trained
                 else ", which may be used again"
             )
@@ -348,7 +348,7 @@ def changed_and_used(held: Held) -> str:
 def remedy(held: Held) -> str:
     """Return what to do to make a copy on every device."""
     if _is_state(held.copy.outer):
-        return "wrap the call in `copy.deepcopy(...)`"
+        return "wrap the `state_dict` call in `copy.deepcopy(...)`"
     return "add `.clone()`" if held.copy.source.buffer is False and _array(held) is None else "add `.copy()`"
 
 

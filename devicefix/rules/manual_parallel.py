@@ -13,7 +13,7 @@ _PARALLEL = "torch.nn.parallel"
 _NAMES = ("replicate", "parallel_apply", "data_parallel", "scatter", "gather", "scatter_kwargs")
 _COMM = ("broadcast", "broadcast_coalesced", "reduce_add", "scatter", "gather")
 _PROBLEM = (
-    "distributes work over GPUs and raises an error without CUDA; call the model directly if there are fewer than two"
+    "is for several GPUs and raises an error without CUDA; call the model directly if there are fewer than two"
     " GPUs, or use `DataParallel`"
 )
 _CHOSEN = re.compile(r"gpu|device_?ids|devices|parallel|world_size", re.I)

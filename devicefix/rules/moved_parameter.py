@@ -292,10 +292,12 @@ class MovedParameter(Rule):
             parent = self.facts.tree.parents.get(use)
             if isinstance(parent, ast.Attribute) and parent.attr in _OF_LEAVES:
                 message = (
-                    f"on a CPU, `{self.context.source.code(node)}` returns the leaf itself instead of a copy, and line"
+                    f"on a CPU, `{self.context.source.code(node)}` returns the leaf tensor itself instead of a copy, and line"
                     f" {use.lineno} depends on the difference; add `.clone()`"
                 )
-                yield self.finding(node, message, unless="because the fix would also copy with CUDA")
+                yield self.finding(
+                    node, message, unless="because with CUDA, the fix would make a second copy"
+                )
                 return
 
     def _buffer(self, node: ast.Call) -> Iterator[Finding]:

@@ -93,7 +93,7 @@ def _of_python_2(code: str, problem: SyntaxError, cell: int | None) -> str | Non
     """Return what to do about code that is Python 2 by the line of its first error, None for any other."""
     if isinstance(problem, TabError):
         form: str | None = "tabs mixed with spaces"
-        advice, tool = "replace each tab with spaces up to a multiple of 8 columns", "`expand -t 8`"
+        advice, tool = "expand each tab to the next multiple of 8 columns", "`expand -t 8`"
     else:
         form = next((name for pattern, name in _PYTHON_2 if pattern.search(code)), None)
         advice, tool = "convert it to Python 3 first", "`2to3` from Python 3.12 or older"

@@ -231,8 +231,8 @@ def test_mixed_tabs_are_to_be_replaced() -> None:
     code = "import torch\nif x:\n\ty = 1\n        z = y.cuda()\n"
     (finding,) = analyze(code).findings
     assert finding.message == (
-        "this code is not checked: it is Python 2 (tabs mixed with spaces); replace each"
-        " tab with spaces up to a multiple of 8 columns, for example with `expand -t 8`"
+        "this code is not checked: it is Python 2 (tabs mixed with spaces); expand each"
+        " tab to the next multiple of 8 columns, for example with `expand -t 8`"
     )
     assert finding.line == 4
     assert codes(code.expandtabs(8)) == ["DF101"]
@@ -242,7 +242,7 @@ def test_mixed_tabs_are_to_be_replaced() -> None:
     ("cell", "advice"),
     [
         ("print 'cuda'", "convert it to Python 3 first"),
-        ("if cuda:\n\ty = 1\n        z = 1", "replace each tab with spaces up to a multiple of 8 columns"),
+        ("if cuda:\n\ty = 1\n        z = 1", "expand each tab to the next multiple of 8 columns"),
     ],
 )
 def test_no_program_that_reads_files_is_named_for_a_cell(cell: str, advice: str) -> None:

@@ -72,7 +72,7 @@ def test_a_library_that_runs_on_a_cpu_is_no_finding(library: str) -> None:
         ("from lightning import Trainer\nTrainer(precision='16-mixed', accelerator='auto')", "bfloat16"),
         (
             "import pytorch_lightning as pl\npl.Trainer(strategy='fsdp_cpu_offload')",
-            "needs a GPU in Lightning",
+            "needs a GPU; without a GPU",
         ),
         (
             "from lightning import Trainer\nTrainer(devices='0')",

@@ -65,7 +65,7 @@ def _in_cell(number: int, cell: Any) -> Iterator[Finding]:
     for line in lines:
         if tool := _TOOL.match(line.lstrip()):
             start = at + len(line) - len(line.lstrip()) + tool.start(1)
-            message = f"`{tool[1]}` fails without a GPU; run it only if there is one"
+            message = f"`{tool[1]}` may fail without a GPU; run it only if there is one"
             yield _finding(text, start, start + len(tool[1]), message, number)
         at += len(line)
     for pair in shell_pairs(commands):

@@ -101,7 +101,7 @@ def _built(name: str, build: re.Match[str], text: str, start: int) -> Problem:
     plain = text.replace(version, public)
     end = start + len(text)
     if normalized(name) in WITH_BUILDS and _BUILD.fullmatch(f"+{local}"):
-        advice = f"require `{public}`, which still installs this build from a CUDA package index"
+        advice = f"require `{public}`, for which a CUDA package index still provides this build"
         message = f"`{version}` is a CUDA-only build; {advice}"
         return Problem(start, end, REQUIREMENT, message, plain, plain)
     message = f"`{version}` is a CUDA-only build; without CUDA, require `{public}`"

@@ -96,10 +96,10 @@ class Refusals:
             )
         library = self.libraries.needed_by(self.function(site), site)
         if library is not None:
-            return Verdict(f"{MESSAGE}, and this code needs `{library}`; add a CPU path")
+            return Verdict(f"{MESSAGE}; this code needs `{library}`, so add a CPU path")
         if error in _MEANT_TO_BE_CAUGHT:
             return Verdict(
-                "the program, or the import of this file, stops here if CUDA is not available; remove the check unless a caller needs it"
+                "the program, or the import of this file, stops here if CUDA is not available; remove the check unless other code relies on it"
             )
         doubt = self._doubt(site, condition, error, request)
         return Verdict(f"{MESSAGE}; remove the check", removable=True, why=doubt)
@@ -111,8 +111,8 @@ class Refusals:
         if self._depends_on_more(condition[0]):
             return "the check rejects only some uses, which may need CUDA"
         if self._only_checks(self.function(site), site):
-            return "the function only checks what other code needs"
-        return "the program catches the error" if self._is_caught(site, error, _CALLERS) else ""
+            return "this function only validates requirements of other code, which may need CUDA"
+        return "the program catches the check's error" if self._is_caught(site, error, _CALLERS) else ""
 
     def is_requested(self, site: ast.AST) -> bool:
         """Return whether a condition around a place names a device."""
