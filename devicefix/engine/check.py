@@ -218,7 +218,7 @@ def _in_data(finding: Finding) -> Finding:
     """Return a finding without its fix if that would import torch into a module of plain values."""
     if finding.fix is None or Import("torch") not in finding.fix.needs:
         return finding
-    return finding.unfixed("because this file only contains constants; choose the device where it is used")
+    return finding.unfixed("because this file only contains constants; choose the device where they are used")
 
 
 def _unless_refused(finding: Finding) -> Finding:

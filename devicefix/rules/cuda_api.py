@@ -19,7 +19,7 @@ from devicefix.rules.shared.questions import UNKNOWN, Questions
 from devicefix.rules.shared.streams import Streams
 from devicefix.rules.stream import CudaStream
 
-_SKIPPED = "add code for other accelerators, which skip this code"
+_SKIPPED = "other accelerators skip this code, so add code for them"
 _ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_module(device)`"
 _UNGUARDED = ("stream", "device")  # the fix of the call has what a CPU needs
 _MAKERS = ("Stream", "Event", "current_stream")

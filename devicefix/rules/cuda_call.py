@@ -23,7 +23,7 @@ _MOVES = "`.cuda()` needs CUDA; use `.to(device)`"
 _MOVES_TO = "`.cuda(...)` needs CUDA; without CUDA, use the CPU"
 _SKIPPED = "on a CPU, the fix also skips the other effects of the project's `cuda` method"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
-_IN_GRAPH = "on a CPU, the graph may change the tensor itself instead of a copy"
+_IN_GRAPH = "on a CPU, the FX graph may change the tensor itself instead of a copy"
 
 
 class CudaCall(Rule):

@@ -37,8 +37,9 @@ class CudaFunction(Rule):
 
     ## Fix safety
     The fix is usually safe if the call is a statement on its own. It is also safe if every use of the result accepts
-    the value that the fix uses on a CPU, such as `"cpu"` for the GPU's name. For the capability, this value is (0, 0),
-    which is lower than any GPU's, or (8, 0) if the program only chooses between bfloat16 and another dtype.
+    the value that the fix uses on a CPU, such as `"cpu"` for the GPU's name. For the compute capability, this value is
+    (0, 0), which is lower than any GPU's, or (8, 0) if the program uses it only to choose between bfloat16 and another
+    dtype.
 
     If the program saves the state of the random number generator only to restore it later, the fix uses the CPU
     generator's state without CUDA. This fix is unsafe if devicefix doesn't know all uses of the state. If the program
@@ -47,7 +48,7 @@ class CudaFunction(Rule):
     The fix may put neighboring calls under the same check.
 
     Unless the call itself initializes CUDA, any fix is unsafe if it checks for CUDA before the program sets
-    `CUDA_VISIBLE_DEVICES`, because the setting then has no effect.
+    `CUDA_VISIBLE_DEVICES`, which then has no effect.
 
     Other calls whose result the program uses, such as those that return GPU properties, have no fix: you must choose a
     value for the CPU.
@@ -925,6 +926,8 @@ class CudaFunction(Rule):
         why = "because the call is under a check for CUDA"
         if not guarded:
             fix, problem = self._functions.fix(node, short), "has no effect"
+            if short.endswith("get_rng_state_all"):
+                problem = "returns an empty list"
             why = "because some places that restore the state may be unknown"
         message = f"`{name}` {problem} without CUDA, so random numbers are not reproducible"
         return self.finding(node, f"{message}; use the CPU generator", fix, unless=why)
@@ -982,7 +985,9 @@ class CudaFunction(Rule):
             if name.startswith("torch.cuda.") and self._functions.raises(name.removeprefix("torch.cuda.")):
                 if not self.facts.is_guarded(node):
                     code = self.context.source.code(node.func)
-                    message = f"`{code}` may be `{name}` here, which raises an error without CUDA; call it only if CUDA is available"
+                    message = (
+                        f"`{code}` may be `{name}` here, which needs CUDA; call it only if CUDA is available"
+                    )
                     yield self.finding(node, message, unless="because the name may refer to another function")
                 return
 

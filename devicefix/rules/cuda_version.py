@@ -218,7 +218,7 @@ class CudaVersion(Rule):
                 roomy = isinstance(self.facts.tree.parents.get(use), ast.Call)
                 fix = self.context.edit(use, (text if roomy else f"({text})").format, self.devices.torch(use))
                 builds = self.devices.path.endswith("setup.py")  # where a version decides what is built
-                advice = "choose what to build in that case" if builds else f"add `or {default}`"
+                advice = "choose what `setup.py` builds in that case" if builds else f"add `or {default}`"
                 message = f"`{self.context.source.code(use)}` is None in a build without CUDA; {advice}"
                 yield self.finding(use, message, None if builds else fix)
 

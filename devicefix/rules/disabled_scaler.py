@@ -190,7 +190,7 @@ class DisabledScaler(Rule):
             isinstance(parent, ast.Try) and child in parent.body and parent.handlers
             for child, parent in self.facts.tree.ancestors(item)
         )
-        return Fix((edit,), "a handler may catch the error" if caught else "")
+        return Fix((edit,), "the program may catch the KeyError" if caught else "")
 
     def _is_scaler(self, node: ast.expr) -> bool:
         """Return whether an object is a scaler of CUDA; one of unknown class is, if it is called so."""

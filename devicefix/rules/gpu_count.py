@@ -14,10 +14,10 @@ from devicefix.rules.shared.counts import Counts, Harm, Refused, is_zero
 from devicefix.rules.shared.counts.ranges import made_of
 
 # They ask about a function, or replace it.
-_NOT_COUNTED = "the user may have chosen this number"
+_NOT_COUNTED = "a number below 1 may be intended here"
 _MAY_BE_MEANT = "the loop may be meant to do nothing without a GPU"
 _ASKED = "a configuration file may check whether the number is 0"
-_ONE_OF_SEVERAL = "the GPU index becomes 0"
+_ONE_OF_SEVERAL = "without CUDA, the program uses GPU index 0"
 _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "setattr", "signature", "wraps"}
 
 

@@ -17,7 +17,7 @@ from devicefix.rules.base import Example, Rule
 _OWN = "because the object may have its own `cuda` method"
 _ARGUMENTS = "because of the call's arguments"
 _UNBOUND = "`torch.Tensor.cuda` needs CUDA; use `.to(device)`"
-_STORED = "calling this method needs CUDA; store a function that calls `.to(device)` instead"
+_STORED = "the `cuda` method needs CUDA; use a function that calls `.to(device)`"
 _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.module.Module.cuda")
 _BY_NAME = ("getattr", "methodcaller", "attrgetter")
 
@@ -245,7 +245,7 @@ class UncalledCuda(Rule):
                 name = next(name for name in ("x", "each", "tensor") if name not in read)
                 moved = f"lambda {name}: {name}.to({device.text})"
                 fix = self.context.replace(node, DeviceExpr(moved, device.needs))
-            unless = _OWN if mapped else "because its uses are unknown"
+            unless = _OWN if mapped else "because the method's uses are unknown"
             yield self.finding(node, _UNBOUND, fix, unless)
         elif self._is_method(node, node.value):
             yield self.finding(node, _STORED)

@@ -264,7 +264,7 @@ class UncalledFunction(Rule):
             if (name := f"{node.module}.{each.name}") in self.references and not self.facts.is_guarded(node):
                 if self.context.project.is_read_elsewhere(self.devices.path, each.asname or each.name):
                     message = (
-                        f"calling `{name}` raises an error without CUDA; call it only if CUDA is available"
+                        f"`{name}` raises an error if called without CUDA; call it only if CUDA is available"
                     )
                     yield self.finding(node, message, unless="because the calls are in other files")
 
@@ -317,10 +317,10 @@ class UncalledFunction(Rule):
     def _found(self, node: ast.expr, name: str) -> Finding:
         returns_none = name.removeprefix("torch.cuda.") in _RETURN_NONE
         fix = self.context.when_cuda(node, _NOTHING) if returns_none else None
-        advice, more = ("store", "") if fix else ("call", ", and add a CPU path")
+        advice, more = ("use", "") if fix else ("call", ", and add a CPU path")
         return self.finding(
             node,
-            f"calling `{name}` later raises an error without CUDA; {advice} it only if CUDA is available{more}",
+            f"`{name}` raises an error if called without CUDA; {advice} it only if CUDA is available{more}",
             fix,
         )
 

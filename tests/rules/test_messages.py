@@ -92,7 +92,7 @@ def test_a_command_has_each_option_once(command: str) -> None:
         ("torch.distributed.rpc.send(torch.cuda.device_count)", "; check that the code using it works"),
         ("x = torch.cuda.FloatTensor([1.0])", "; specify a dtype and a device instead"),
         ("x = torch.cuda.FloatTensor(n)", "; use it only if CUDA is available"),
-        ("move = operator.methodcaller('cuda')", "; store a function that calls `.to(device)` instead"),
+        ("move = operator.methodcaller('cuda')", "; use a function that calls `.to(device)`"),
         (
             "torch.cuda.set_rng_state(torch.cuda.get_rng_state())",
             "_state` cannot restore a state without CUDA",

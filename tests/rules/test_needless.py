@@ -637,5 +637,7 @@ def test_no_version_is_made_up_in_a_script_that_builds() -> None:
     source = "import torch\nfrom packaging.version import parse\n\nversion = parse(torch.version.cuda)\n"
     (left,) = analyze(source, path="setup.py").findings
     assert (left.code, left.fix) == ("DF403", None)
-    assert left.message.endswith("is None in a build without CUDA; choose what to build in that case")
+    assert left.message.endswith(
+        "is None in a build without CUDA; choose what `setup.py` builds in that case"
+    )
     assert analyze(source, path="utils.py").findings[0].fix is not None

@@ -404,7 +404,7 @@ class DeviceValue(Rule):
             yield self._report(value, why)
         elif Use.UNKNOWN in use and (type(cuda_literal(value)) is int or self._uses_torch):
             message = self._message(value, "may be used as a CUDA device")
-            yield self.finding(value, message, unless="because its uses are unknown")
+            yield self.finding(value, message, unless="because the value's uses are unknown")
 
     def _is_fallback(self, value: ast.expr) -> bool:
         """Return whether a type is CUDA's only without an accelerator, where it turns autocast off."""

@@ -23,7 +23,7 @@ def why_unsafe(context: Context, value: ast.expr, use: Use) -> str | None:
     if Use.REFUSED in use:
         return "the program may stop without this device"
     if Use.UNKNOWN in use and (Use.NAMED in use or _is_of_library(context, value)):
-        return "its uses are unknown"
+        return "the value's uses are unknown"
     return None
 
 

@@ -139,7 +139,7 @@ class AttentionImport:
         if any(not _is_constant(use.given.get(name), 0) for use in calls for name in ("dropout_p", "p")):
             yield "with dropout, a CPU draws different random numbers"
         if any(not _is_constant(use.given.get("attn_bias"), None) for use in calls):
-            yield "the mask must be a tensor or None, but may be an xformers object"
+            yield "the mask may be an xformers object, which the fix does not support"
         if version is not None and version < attention.ZERO_ROWS_SINCE:
             if any("causal" in use.given for use in calls):
                 yield "before torch 2.5, the first output rows are NaN instead of zero if there are more queries than keys"
