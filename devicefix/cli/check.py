@@ -90,7 +90,7 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     "--executor",
     metavar="dask://HOST:PORT",
     callback=_address,
-    help="Check the files on this dask cluster.",
+    help="Run the checks on the Dask cluster at this address.",
 )
 @click.pass_context
 def check(

@@ -321,7 +321,8 @@ def _unless_around_stays(source: Source, findings: list[Finding]) -> list[Findin
         if not around:
             return finding.unfixed("because the surrounding code is not fixed")
         _, why = min(around, key=itemgetter(0))
-        return finding.unsafe("the fix for the surrounding code is unsafe") if why else finding
+        is_new = why and not finding.fix.why
+        return finding.unsafe("the fix for the surrounding code is unsafe") if is_new else finding
 
     return list(map(checked, findings))
 

@@ -37,7 +37,7 @@ class AcceleratorFunction(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with an accelerator, the program still makes the call. There is no fix for `current_accelerator()`,
+    The fix is usually safe: with an accelerator, the program still makes the call. There is no fix for `current_accelerator()`,
     or for other calls whose return value the program uses.
     """
 

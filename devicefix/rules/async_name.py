@@ -40,8 +40,8 @@ class AsyncName(Rule):
 
     ## Fix safety
     The fix is safe for the tensor methods `cuda`, `to`, `type` and `copy_`. It is also safe for a function in the same
-    file if the fix renames its parameter, or if the function passes its `**kwargs` only to these methods. The fix is
-    unsafe for any other function, because its parameter may have a different name.
+    file if the fix renames its parameter. The fix is unsafe for any other function, because its parameter may have a
+    different name.
 
     Attributes, module-level variables and imported names have no fix. If a file contains such a name or already uses
     the name `non_blocking`, its other variables and parameters have no fix either.

@@ -44,7 +44,7 @@ class CheckpointLoad(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, every tensor is loaded onto the same device as before. If a call has no `map_location`,
+    The fix is usually safe: with CUDA, every tensor is loaded onto the same device as before. If a call has no `map_location`,
     the fix uses `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
 
     If the program only passes the checkpoint to `model.load_state_dict(...)`, the fix always adds `map_location="cpu"`,

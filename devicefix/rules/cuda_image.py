@@ -7,7 +7,7 @@ class CudaImage(Rule):
     """
     ## What it does
     Finds Dockerfile images that contain CUDA, and Compose services that need a GPU. This rule applies only with
-    `--environment` and in `devicefix migrate`.
+    `--environment`, in `devicefix migrate`, and to files that you name on the command line.
 
     ## Why it matters
     A service with `runtime: nvidia` does not start without a GPU. An image with CUDA can be gigabytes larger than

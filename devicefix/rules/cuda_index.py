@@ -7,7 +7,7 @@ class CudaIndex(Rule):
     """
     ## What it does
     Finds package indexes that have only CUDA builds. The rule checks requirements files, `pyproject.toml` and pip
-    commands. It applies only with `--environment` and in `devicefix migrate`.
+    commands. It applies only with `--environment`, in `devicefix migrate`, and to files that you name on the command line.
 
     ## Why it matters
     For a machine without CUDA, such an index has either no packages, or packages that include CUDA and are several

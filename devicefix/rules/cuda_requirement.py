@@ -7,7 +7,7 @@ class CudaRequirement(Rule):
     """
     ## What it does
     Finds requirements that cannot be installed without CUDA, or that install CUDA. This rule applies only with
-    `--environment` and in `devicefix migrate`.
+    `--environment`, in `devicefix migrate`, and to files that you name on the command line.
 
     The rule covers:
 

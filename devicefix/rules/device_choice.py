@@ -33,7 +33,7 @@ class DeviceChoice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the choice is the same as before.
+    The fix is usually safe: with CUDA, the choice is the same as before.
     """
 
     code = "DF204"

@@ -21,8 +21,8 @@ class DeviceType(Rule):
     `torch.autocast("cuda")` and `torch.amp.GradScaler()`.
 
     ## Why it matters
-    On another accelerator, torch disables autocast and gradient scalers for CUDA, so the program trains in another
-    precision.
+    On any other accelerator, torch disables CUDA autocast and CUDA gradient scalers, so the program trains at a
+    different precision.
 
     ## Example
     ```python

@@ -35,7 +35,7 @@ class NumberAsDevice(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the value is the same as before.
+    The fix is usually safe: with CUDA, the value is the same as before.
 
     If a variable has other uses, or if code outside the class may use the attribute, `DF102` and `DF202` fix each use
     separately.

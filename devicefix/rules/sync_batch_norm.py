@@ -41,7 +41,7 @@ class SyncBatchNorm(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the model is the same as before. On a CPU, each process computes its own statistics, so
+    The fix is usually safe: with CUDA, the model is the same as before. On a CPU, each process computes its own statistics, so
     with several processes, the results can differ from those on GPUs.
 
     If a `SyncBatchNorm` layer follows a linear or convolutional layer in `nn.Sequential`, the fixed program uses the

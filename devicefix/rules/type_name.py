@@ -34,7 +34,7 @@ class TypeName(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the string is the same as before.
+    The fix is usually safe: with CUDA, the string is the same as before.
 
     A comparison with `"torch.cuda.FloatTensor"` can check a tensor's device or its dtype. The rule reports such
     a comparison only if the same file moves the tensor to a GPU, because the comparison then probably checks the dtype.

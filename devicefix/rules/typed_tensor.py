@@ -48,7 +48,7 @@ class TypedTensor(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the tensor has the same type and device as before, and random numbers are drawn on the
+    The fix is usually safe: with CUDA, the tensor has the same type and device as before, and random numbers are drawn on the
     same device. If devicefix can't tell whether the argument is a size or data, the fix keeps the call, and only the
     type depends on CUDA.
     """

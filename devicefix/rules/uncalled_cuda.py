@@ -44,7 +44,7 @@ class UncalledCuda(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the tensor moves to the same device as before. Stored methods, as in
+    The fix is usually safe: with CUDA, the tensor moves to the same device as before. Stored methods, as in
     `move = x.cuda` and `methodcaller("cuda")`, and calls with additional arguments have no fix.
     """
 
