@@ -14,7 +14,7 @@ from devicefix.facts.flow.sinks import part_read, takes_device
 from devicefix.facts.flow.sources import How, Source, Sources
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope, dotted
-from devicefix.facts.values import cpu, last_name, without_call
+from devicefix.facts.values import cpu, last_name, receiver, without_call
 
 _LOADER = re.compile(r"(yaml|json|toml|tomli|tomllib|omegaconf\.OmegaConf)\.(\w+_)?loads?|hydra\.compose")
 _CHANGING = re.compile("update|merge|setdefault|set_defaults|__setitem__")
@@ -127,7 +127,7 @@ class Configurations(Sources):
 
     def _of_call(self, call: ast.Call) -> Iterator[ast.expr]:
         facts = self._facts
-        bound = facts.tree.bound(call.func) or facts.tree.bound(getattr(call.func, "value", call.func))
+        bound = facts.tree.bound(call.func) or facts.tree.bound(receiver(call.func))
         made = bound[0].node if len(bound) == 1 else None  # `Config(path)`, or `Config.load(path)`
         imported = self._imported(call.func)
         if isinstance(call.func, ast.Attribute) and call.func.attr.startswith("parse_"):

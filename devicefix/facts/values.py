@@ -33,6 +33,12 @@ def index_name(name: str) -> bool:
     return bool(_INDEX_NAME.search(name.replace("-", "_")))
 
 
+def receiver(function: ast.expr) -> ast.expr:
+    """Return the object that a called method belongs to; the function itself if it is no method."""
+    found = None if isinstance(function, ast.Constant) else getattr(function, "value", None)
+    return found if isinstance(found, ast.expr) else function
+
+
 def last_name(node: ast.expr) -> str:
     """Return the last part of a name or dotted path, empty for anything else."""
     if isinstance(node, ast.Name):

@@ -264,7 +264,8 @@ class DeviceQuestion(Rule):
         if not fix.why and not all(map(self._is_general, self._questions.guarded(node))):
             fix = replace(fix, why=UNKNOWN)
         code = self.context.source.code(node)
-        yield self.finding(node, f"`{code}` checks only for CUDA; check for any device except the CPU", fix)
+        advice = "check for any device except the CPU" if is_on else "check for the CPU instead"
+        yield self.finding(node, f"`{code}` checks only for CUDA; {advice}", fix)
 
     def _ends_program(self, node: ast.expr) -> bool:
         """Return whether a question decides whether the program ends."""

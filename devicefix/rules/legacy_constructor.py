@@ -120,7 +120,9 @@ class LegacyConstructor(Rule):
             return
         torch = self.devices.torch(node)
         why = (
-            "`torch.Tensor` also ignores `with torch.device(...)` on CUDA" if "with" in self._defaults else ""
+            "on CUDA, `torch.Tensor` ignores `with torch.device(...)`, but the fixed code does not"
+            if "with" in self._defaults
+            else ""
         )
         fix = self.context.edit(node, lambda code: f"{code}.to({torch.text}.empty(0).device)", torch, why)
         yield self.finding(

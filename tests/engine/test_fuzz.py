@@ -70,6 +70,7 @@ FAILED = {
     "a finding of the module, and a handler": (
         "import torch\ntry:\n    x.cuda()\nexcept a:\n    pass\ny = 1 / torch.cuda.memory_reserved()\n"
     ),
+    "a constant that is called": 'import torch\nif n:\n    ("") if () else None().cuda(x="")\n',
     "an f-string that is not a device": 'import torch\ntorch.cuda.set_device(f"on {a.cuda}")\n',
     "a device inside a device": "import torch\ntorch.cuda.set_device(torch.device('cuda:0'))\n",
     "devices in a dictionary": "import torch\noptions = {'device_ids': [a]}\nx.cuda\n",

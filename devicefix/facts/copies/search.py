@@ -17,7 +17,7 @@ from devicefix.facts.flow.parameters import CALLED, called
 from devicefix.facts.flow.points import Point, root, starts_of
 from devicefix.facts.flow.steps import Steps
 from devicefix.facts.module import Facts
-from devicefix.facts.values import last_name, without_call
+from devicefix.facts.values import last_name, receiver, without_call
 
 _WORDS = ("cuda", "device", "cpu", "pin_memory")
 
@@ -166,7 +166,7 @@ class _Search:
     def _kept_by_calls(self, point: Point) -> Iterator[tuple[str, ast.expr]]:
         """Yield what the functions of the module that a point calls keep: `memory.push(x.cpu())`."""
         for call in (node for node in point.nodes if isinstance(node, ast.Call)):
-            given = getattr(call.func, "value", call.func), *call.args, *(key.value for key in call.keywords)
+            given = receiver(call.func), *call.args, *(key.value for key in call.keywords)
             values = (each for part in given for each, _ in contents(self._facts, part))
             has_copy = any(copy_of(self._facts, each) for each in values)
             own = self._steps.reached(call, lambda each: self._body(each).keeping) if has_copy else None

@@ -33,7 +33,7 @@ from devicefix.facts.module import Facts
 from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.scopes import Binding, Scope
 from devicefix.facts.tree import walk
-from devicefix.facts.values import last_name
+from devicefix.facts.values import last_name, receiver
 
 Result = TypeVar("Result")
 
@@ -395,5 +395,5 @@ def given_to(facts: Facts, call: ast.Call, function: Function, name: str) -> Seq
         case ast.arguments(vararg=ast.arg(arg=rest)) if rest == name:
             return call.args[len(names) :]
         case ast.arguments(args=[ast.arg(arg=first), *_]) if first == name and name not in names:
-            return [getattr(call.func, "value", call.func)]
+            return [receiver(call.func)]
     return list(filter(None, [argument_of(call, *described(facts.tree, function, name)[1])]))

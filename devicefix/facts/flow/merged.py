@@ -14,7 +14,7 @@ from devicefix.facts.flow.sources import LOOPS, How, Sources
 from devicefix.facts.flow.tensors import FUNCTIONS
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Scope, dotted
-from devicefix.facts.values import cpu, cuda_device, cuda_string, last_name, without_call
+from devicefix.facts.values import cpu, cuda_device, cuda_string, last_name, receiver, without_call
 
 _HOW = ~(How.OPTION | How.ARGUMENT)
 _STEPS = 6
@@ -78,7 +78,7 @@ def _places(facts: Facts) -> Iterator[tuple[ast.expr | ast.stmt, list[ast.expr]]
                 stored[name] += [key] if is_stored else []
                 yield node, [*first, *stored[name][-4:]]
             case ast.Call(func=function, args=arguments) if last_name(function) in _KEYED:
-                yield node, [getattr(function, "value", function), *arguments]
+                yield node, [receiver(function), *arguments]
             case ast.ClassDef(bases=bases) if any("Enum" in last_name(base) for base in bases):
                 yield node, [each.value for each in node.body if isinstance(each, ast.Assign)]
             case ast.FunctionDef(decorator_list=made, args=ast.arguments(args=parameters)):

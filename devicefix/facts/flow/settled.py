@@ -18,7 +18,7 @@ from devicefix.facts.flow.steps import family, related
 from devicefix.facts.flow.taken_numbers import is_number
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, Function, Scope, dotted
-from devicefix.facts.values import cuda_string, device_name, integer, last_name, without_call
+from devicefix.facts.values import cuda_string, device_name, integer, last_name, receiver, without_call
 
 _KEYWORDS = {"device", "map_location"}
 _PRINTS = {"print", "info", "debug", "warning"}
@@ -76,7 +76,7 @@ def has_own_fix(values: Forwards, argument: ast.expr) -> bool:
 
 def _use_of_import(facts: Facts, function: ast.expr, place: Place) -> Use:
     """Return what an imported function does with an argument, or that of an object of an imported class."""
-    owner, name = getattr(function, "value", function), getattr(function, "attr", "__call__")
+    owner, name = receiver(function), getattr(function, "attr", "__call__")
     classes = facts.kinds.of(owner).classes if facts.resolve(function) is None else ()
     if len(classes) != 1:
         return use_of_import(facts, function, place)
