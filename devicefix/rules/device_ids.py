@@ -46,10 +46,8 @@ class DeviceIds(Rule):
     You can omit `output_device`, which defaults to the device in `device_ids`.
 
     ## Fix safety
-    The fix is usually safe: with CUDA, the call uses the same GPUs as before. The fix is unsafe if it checks for CUDA
-    before the program sets `CUDA_VISIBLE_DEVICES`, because the setting then has no effect. The fix is also unsafe
-    for a `devices` argument that may refer to another accelerator. The rule ignores `DataParallel`, which, on a CPU,
-    only calls the model.
+    The fix is usually safe: with CUDA, the call uses the same GPUs as before. It is unsafe for a `devices` argument that
+    may refer to another accelerator. The rule ignores `DataParallel`, which, on a CPU, only calls the model.
     """
 
     code = "DF602"

@@ -40,10 +40,9 @@ class NcclBackend(Rule):
     the alternative: with CUDA, the backend is the same as before. A value from the command line still overrides a
     default. With `--target accelerator`, the fix uses the accelerator's own backend (torch 2.6 or later).
 
-    The fix is unsafe if it checks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`, because the setting then has
-    no effect. The fix is also unsafe if only the name of a variable, option or key suggests a backend.
-    There is no fix if the program compares such a variable, option or key to `"nccl"` but never to `"gloo"`. There is
-    also no fix if neither the name nor the use of a value shows that it is a backend.
+    The fix is unsafe if only the name of a variable, option or key suggests a backend. There is no fix if the program
+    compares such a variable, option or key to `"nccl"` but never to `"gloo"`. There is also no fix if neither the name
+    nor the use of a value shows that it is a backend.
     """
 
     code = "DF601"

@@ -37,11 +37,9 @@ class PinMemory(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with CUDA, the memory is pinned as before. It is unsafe if it checks for CUDA before the
-    program sets `CUDA_VISIBLE_DEVICES`, because the setting then has no effect. Some long expressions have no fix.
-
-    The rule reports a variable passed as `pin_memory` only if the same file sets the variable to `True`, for example as
-    a parameter's default.
+    The fix is usually safe: with CUDA, the memory is pinned as before. Some long expressions have no fix. The rule reports
+    a variable passed as `pin_memory` only if the same file sets the variable to `True`, for example as a parameter's
+    default.
     """
 
     code = "DF104"

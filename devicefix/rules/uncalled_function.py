@@ -47,9 +47,8 @@ class UncalledFunction(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with CUDA, the program uses the same function as before. It is unsafe if it checks for CUDA
-    before the program sets `CUDA_VISIBLE_DEVICES`, because the setting then has no effect. Functions that return a
-    value, and functions with a computed name, have no fix: you must choose a replacement for the CPU.
+    The fix is usually safe: with CUDA, the program uses the same function as before. Functions that return a value, and
+    functions with a computed name, have no fix: you must choose a replacement for the CPU.
     """
 
     code = "DF409"
