@@ -36,8 +36,8 @@ class RequestedDevice(Rule):
 
     ## Fix safety
     The fix is unsafe because, without CUDA, the program uses the CPU even if the value is another device, such as
-    `xpu`. With CUDA, nothing changes. `migrate` keeps the fix only if all commands pass with it and compute the same
-    numbers as before.
+    `xpu`. With CUDA, nothing changes. `migrate` keeps the fix only if the run then passes, with
+    the same numbers as on simulated CUDA.
     """
 
     code = "DF208"
