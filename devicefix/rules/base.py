@@ -136,6 +136,11 @@ class Rule:
         of_cuda = "it only if CUDA is available"
         self._advised = of_cuda if context.accelerator is None else "an accelerator if one is available"
 
+    def _wanted_at(self, site: ast.AST) -> str:
+        """Return what a condition around code asks for, in the words of a message."""
+        accelerator = self.context.accelerator
+        return "CUDA" if accelerator is None or accelerator.only_cuda(site) is not None else "an accelerator"
+
     def _advice_to_call(self, call: ast.Call, site: ast.AST) -> str:
         """Return what the fix of a call to torch.cuda does, in the words of a message.
 
@@ -143,12 +148,10 @@ class Rule:
             call: the call.
             site: the code that the fix puts under a condition.
         """
-        accelerator = self.context.accelerator
-        if accelerator is None or accelerator.only_cuda(site) is not None:
-            return "call it only if CUDA is available"
-        counterpart = accelerator.counterpart(call.func)
-        advice = f"use `torch.{counterpart.name}`" if counterpart is not None else "call it only"
-        return f"{advice} if an accelerator is available"
+        accelerator, wanted = self.context.accelerator, self._wanted_at(site)
+        found = accelerator.counterpart(call.func) if accelerator is not None and wanted != "CUDA" else None
+        advice = f"use `torch.{found.name}`" if found is not None else "call it only"
+        return f"{advice} if {wanted} is available"
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         """Check a name or attribute that resolves to one of `references`.

@@ -543,7 +543,6 @@ class CudaStream(Rule):
         elif self._streams.is_method(node) and not self.facts.is_guarded(node):
             fix = self._streams.of_method(node)
             if fix is not None:
-                accelerator = self.context.accelerator
-                wanted = "CUDA" if accelerator is None or accelerator.only_cuda(node) else "an accelerator"
+                wanted = self._wanted_at(node)
                 problem = f"without {wanted}, this stream or event does not exist"
                 yield self.finding(node, f"{problem}; put the code under a check for {wanted}", fix)

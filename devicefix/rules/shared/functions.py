@@ -308,9 +308,8 @@ class Functions:
         if state is None or self._keeps_cpu_state(saved or node, anywhere=not known):
             return None
         new = f"{self.devices.torch(node).text}.{function}({self.context.source.code(state)})"
-        return self.context.when_cuda(
-            node, new, "" if known else _OPEN if function == "set_rng_state" else _SHARED
-        )
+        doubt = _OPEN if function == "set_rng_state" else _SHARED
+        return self.context.when_cuda(node, new, "" if known else doubt)
 
     def _keeps_cpu_state(self, saved: ast.Call, *, anywhere: bool = False) -> bool:
         """Return whether the function that saves a state, or any, keeps that of the CPU's generator, too."""
