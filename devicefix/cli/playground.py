@@ -29,6 +29,6 @@ def playground(port: int | None) -> None:
             f"cannot listen on {ADDRESS}:{port or 0}: {error.strerror or error}; choose another --port"
         ) from None
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with server, suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), server:
         click.echo(f"Open {server.address}\nPress Ctrl+C to stop.")
         server.serve_forever()

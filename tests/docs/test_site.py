@@ -248,9 +248,11 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     if not PROCESSES.match(command):
         called = Cli()(*shlex.split(command)[1:], env=ENVIRONMENT)
         return subprocess.CompletedProcess(command, called.exit_code, called.stdout, called.stderr)
-    serves = command.startswith("devicefix playground")
+    if command.startswith("devicefix playground"):
+        # --foreground: else the signal comes twice, and the second can end a program that is about to end
+        command = f"timeout --foreground --preserve-status --signal INT 5 {command}"
     return subprocess.run(
-        ["bash", "-c", f"timeout --preserve-status --signal INT 3 {command}" if serves else command],
+        ["bash", "-c", command],
         check=False,
         cwd=folder,
         capture_output=True,
