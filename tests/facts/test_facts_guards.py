@@ -192,6 +192,25 @@ def test_flags_that_depend_on_each_other() -> None:
     assert not facts.guards.implies(node)
 
 
+@pytest.mark.parametrize(
+    ("test", "value"),
+    {
+        "n > 1": "n = 4\nn = max(n, 1) if n > 1 else n",
+        "n is None": "n = 3 if n is None else n",
+        "n == 'cuda'": "n = 'cuda' if n == 'cuda' else n",
+        "n[0] > 1": "n = (1, 2)[0] if n[0] > 1 else n",
+        "n() > 1": "def n():\n    return 1 if n() > 1 else 0",
+        "n() is None": "def n():\n    return 1 if n() is None else None",
+    }.items(),
+)
+def test_values_that_depend_on_themselves(test: str, value: str) -> None:
+    facts, node = parsed(test, value)
+    assert not facts.guards.implies(node)
+    assert facts.guards.settled(node) is None
+    facts, node = parsed(f"{test} and {AVAILABLE}", value)
+    assert facts.guards.implies(node)
+
+
 @pytest.mark.parametrize(("known", "expected"), [({"use_cuda"}, True), (set(), False)])
 def test_flag_of_another_file(known: set[str], expected: bool) -> None:
     others = Others()

@@ -6,7 +6,7 @@ import ast
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from weakref import proxy
 
 from devicefix.facts.fallbacks import Fallbacks
@@ -21,8 +21,10 @@ from devicefix.facts.scopes import Binding, Function, Scope, dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import backend_name, device_named, device_type, last_name
 
-_DEPTH = 8  # how many bindings to follow from one number, list or device to the next
-_NESTED = 8  # how many flags and functions to follow whose values depend on others
+Answer = TypeVar("Answer")
+
+_DEPTH = 8  # how many bindings to follow from one device to the next
+_NESTED = 8  # how many flags, numbers and functions to follow whose values depend on others
 _BACKENDS_IN_USE = tuple(
     f"{module}.get_backend"
     for module in ("torch.distributed", "torch.distributed.distributed_c10d", "deepspeed.comm")
@@ -48,9 +50,10 @@ class Conditions(ABC):
         self.facts: Names = proxy(facts)  # they hold us: a circle would keep the tree until it is collected
         self.refusals = Refusals(facts)
         self.fallbacks = Fallbacks(facts, self.refusals)
-        self._known: dict[object, bool] = {}
-        self._asking: set[tuple[object, ...]] = set()  # the flags and functions that are being asked about
-        self._guessed: set[tuple[object, ...]] = set()  # those of them that were taken for false meanwhile
+        self._known: dict[object, Any] = {}
+        self._asking: set[tuple[object, ...]] = set()  # the questions of `_remembered` without an answer yet
+        self._guessed: set[tuple[object, ...]] = set()  # those of them whose answer was taken for unknown
+        self._testing: set[tuple[ast.expr, str]] = set()  # the tests whose values are being asked for
 
     @abstractmethod
     def is_guarded(self, node: ast.AST) -> bool:
@@ -62,7 +65,19 @@ class Conditions(ABC):
 
     def without_cuda(self, test: ast.expr) -> bool | None:
         """Return the value of a test where CUDA is not available, None where it depends on more."""
-        return truth(test, self._of_part)
+        return self._truth(test, self._of_part)
+
+    def _truth(self, test: ast.expr, of_part: Callable[[ast.expr], bool | None]) -> bool | None:
+        """Return the value of a test, None inside itself, as for `n = 1 if n > 1 else n`."""
+        question = test, of_part.__name__
+        if question in self._testing:
+            self._guessed |= self._asking
+            return None
+        self._testing.add(question)
+        try:
+            return truth(test, of_part)
+        finally:
+            self._testing.discard(question)
 
     def _of_part(self, test: ast.expr) -> bool | None:
         """Return the value of a part of a test where CUDA is not available."""
@@ -133,27 +148,30 @@ class Conditions(ABC):
 
     # -- functions, properties and flags ---------------------------------------------------------------
 
-    def _remembered(self, question: tuple[object, ...], find: Callable[[], bool]) -> bool:
-        """Return the answer to a question; it is no while it is being asked, or if too many are.
+    def _remembered(
+        self, question: tuple[object, ...], find: Callable[[], Answer], unknown: Answer
+    ) -> Answer:
+        """Return the answer to a question; it is unknown while it is being asked, or if too many are.
 
         An answer that depends on such a guess is not kept.
         """
         if question in self._known:
-            return self._known[question]
+            known: Answer = self._known[question]
+            return known
         if question in self._asking or len(self._asking) == _NESTED:
             self._guessed |= {question} & self._asking or self._asking
-            return False
+            return unknown
         self._asking.add(question)
         try:
             answer = find()
         finally:
             self._asking.discard(question)
             self._guessed &= self._asking
-        return self._kept(answer, question)
+        return self._kept(answer, question, unknown=unknown)
 
-    def _kept(self, answer: bool, *questions: object) -> bool:
+    def _kept(self, answer: Answer, *questions: object, unknown: Answer) -> Answer:
         """Keep an answer to some questions, if no guess could change it."""
-        if answer or not self._guessed:
+        if answer != unknown or not self._guessed:
             self._known.update(dict.fromkeys(questions, answer))
         return answer
 
@@ -171,7 +189,7 @@ class Conditions(ABC):
 
     def _never_true(self, own: ast.FunctionDef) -> bool:
         """Return whether a function never returns a true value without CUDA."""
-        return self._remembered(("never true", own), lambda: self._returns_only_false(own))
+        return self._remembered(("never true", own), lambda: self._returns_only_false(own), False)
 
     def _returns_only_false(self, own: ast.FunctionDef) -> bool:
         nodes = {statement: own_nodes(statement) for statement in own.body}
@@ -202,7 +220,7 @@ class Conditions(ABC):
         holding = near or bindings
         if not holding:
             return isinstance(node, ast.Name) and self._is_passed(node)
-        return self._remembered(question, lambda: self._set_with_cuda(holding))
+        return self._remembered(question, lambda: self._set_with_cuda(holding), False)
 
     def _is_passed(self, node: ast.Name) -> bool:
         """Return whether this is a parameter for which all calls of its function pass a question for CUDA.
@@ -345,7 +363,7 @@ class Conditions(ABC):
         """Return whether the length of a list is such a number: `[i for i in range(device_count())]`."""
         return self.length(node) == 0
 
-    def number(self, node: ast.expr, depth: int = _DEPTH) -> int | None:
+    def number(self, node: ast.expr) -> int | None:
         """Return what a number of GPUs is where there are none: 0 or 1, None if it is no such number."""
         match node:
             case ast.IfExp():
@@ -355,43 +373,42 @@ class Conditions(ABC):
                 elements = chosen.elts[place:] if isinstance(chosen, ast.Tuple) else []
                 return _literal_number(next(iter(elements), None))
             case ast.Call(func=ast.Name(id="min"), args=[*numbers]):
-                return 0 if 0 in [self.number(each, depth) for each in numbers] else None
+                return 0 if 0 in [self.number(each) for each in numbers] else None
             case ast.Call(func=ast.Name(id="len"), args=[listed]):
-                return self.length(listed, depth)
+                return self.length(listed)
             case ast.Call(
                 func=ast.Name(id="max"),
                 args=[number, ast.Constant(value=1)] | [ast.Constant(value=1), number],
             ):
-                return None if self.number(number, depth) is None else 1
+                return None if self.number(number) is None else 1
             case ast.Call(func=ast.Attribute(attr="get_device"), args=[]):
                 return None if self.facts.resolve(node.func) else -1
             case ast.Call():
                 return 0 if self.facts.resolve(node.func) in COUNTS else None
-        return self._common(node, self.number, depth)
+        return self._common(node, self.number)
 
-    def length(self, node: ast.expr, depth: int = _DEPTH) -> int | None:
+    def length(self, node: ast.expr) -> int | None:
         """Return the length of a list of GPUs where there are none, None if it is no such list."""
         match node:
             case (
                 ast.ListComp(generators=[ast.comprehension(iter=inner), *_])
                 | ast.Call(func=ast.Name(id="list" | "tuple" | "sorted"), args=[inner])
             ):
-                return self.length(inner, depth)
+                return self.length(inner)
             case ast.Call(func=ast.Name(id="range"), args=[count]):
-                return self.number(count, depth)
-        return self._common(node, self.length, depth)
+                return self.number(count)
+        return self._common(node, self.length)
 
-    def _common(self, node: ast.expr, find: Callable[[ast.expr, int], int | None], depth: int) -> int | None:
+    def _common(self, node: ast.expr, find: Callable[[ast.expr], int | None]) -> int | None:
         """Return what is found for each value of a name but those that are false, None if they differ."""
         bindings = self.facts.bindings(node)
-        return self.facts.once(_common_answer, bindings, find, depth - 1) if bindings and depth else None
+        question = (find.__name__, id(bindings))
+        return self._remembered(question, lambda: _common_answer(bindings, find), None) if bindings else None
 
 
-def _common_answer(
-    _facts: Names, bindings: Sequence[Binding], find: Callable[[Any, int], int | None], depth: int
-) -> int | None:
-    values = (binding.value for binding in bindings if binding.value is None or not falsy(binding.value))
-    found = {None if value is None else find(value, depth) for value in values}
+def _common_answer(bindings: Sequence[Binding], find: Callable[[ast.expr], int | None]) -> int | None:
+    values = [binding.value for binding in bindings if binding.value is None or not falsy(binding.value)]
+    found = {None if value is None else find(value) for value in values}
     return found.pop() if len(found) == 1 else None
 
 

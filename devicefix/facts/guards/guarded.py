@@ -11,7 +11,7 @@ from itertools import takewhile
 from devicefix.facts.flow.parameters import reads_of
 from devicefix.facts.guards.answers import ASKS, COUNTS, CUDNN, VERSION
 from devicefix.facts.guards.conditions import Conditions, falsy
-from devicefix.facts.guards.truth import is_none, of_any_count, of_truth, truth
+from devicefix.facts.guards.truth import is_none, of_any_count, of_truth
 from devicefix.facts.names import Names
 from devicefix.facts.path_conditions import conditions_on
 from devicefix.facts.refusals import returns
@@ -57,11 +57,11 @@ class Guards(Conditions):
                 break
         else:
             answer = self.facts.others.is_guarded()
-        return self._kept(answer, *inside)
+        return self._kept(answer, *inside, unknown=False)
 
     def settled(self, test: ast.expr) -> bool | None:
         """Return the value of a test on every machine with CUDA, None where it depends on more."""
-        return truth(test, self._with_cuda)
+        return self._truth(test, self._with_cuda)
 
     def _with_cuda(self, part: ast.expr) -> bool | None:
         match part:
@@ -238,16 +238,17 @@ class Guards(Conditions):
             reads = reads_of(self.facts.tree, own)
             return bool(reads) and all(map(self.is_guarded, reads)) and not self.is_named(own)
 
-        return self._remembered(("used", own), find)
+        return self._remembered(("used", own), find, False)
 
     def _arm(self, node: ast.If | ast.While, truth: bool) -> bool:
         """Return whether the body, or the `else` branch, runs only where CUDA is available."""
         arm = node, truth
         if arm in self._known:
-            return self._known[arm]
+            known: bool = self._known[arm]
+            return known
         # A guard against a refusal goes, with the refusal.
         goes = isinstance(node, ast.If) and self.refusal(node) is not None
-        return self._kept(not goes and self.implies(node.test, truth), arm)
+        return self._kept(not goes and self.implies(node.test, truth), arm, unknown=False)
 
     def _behind(self, node: ast.BoolOp) -> set[ast.expr]:
         """Return the values of an `and` or `or` after the first one that implies CUDA."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -16,8 +17,26 @@ _EMPTY: dict[str, Any] = {"bool": False, "int": 0, "str": "", "list": [], "dict"
 QUESTIONS: dict[str, Callable[..., Any]] = {}  # the methods that answer them, by name
 
 
+@dataclass(slots=True)
+class Partial:
+    """An answer for which a question was taken as unknown that is still being asked.
+
+    Attributes:
+        answer: the answer.
+        depth: how many questions led to it; with fewer, more is known.
+        lowest: the position of the first question that it depends on, of those that are being asked.
+    """
+
+    answer: Any
+    depth: int
+    lowest: int
+
+
 class Questions:
     """The questions that were asked.
+
+    A question may lead back to itself. What is found meanwhile is used again, or the time would be
+    exponential, and is forgotten when the question has its answer (as in Tarjan's algorithm for components).
 
     Attributes:
         answers: the questions since the last call of `forget`, with their answers.
@@ -27,7 +46,9 @@ class Questions:
         self.answers: Answers = {}
         self._known: Answers = {}
         self._asking: list[Question] = []
-        self._is_cut = False
+        self._partial: dict[Question, Partial] = {}
+        self._order: list[Question] = []  # of the partial answers
+        self._lowest = 0  # the position of the first question that the current answer depends on
 
     def forget(self) -> None:
         """Begin a new record of questions; what is known stays known."""
@@ -37,19 +58,37 @@ class Questions:
         """Return the answer to a question; nothing is known where it leads back to itself, or too far."""
         if question in self._known:
             return self._known[question]
-        if question in self._asking or len(self._asking) > _DEEP:
-            self._is_cut = True
+        depth, partial = len(self._asking), self._partial.get(question)
+        if partial is not None and partial.depth <= depth:
+            self._lowest = min(self._lowest, partial.lowest)
+            return partial.answer
+        if question in self._asking or depth > _DEEP:
+            lowest = self._asking.index(question) if question in self._asking else 0
+            self._lowest = min(self._lowest, lowest)
             return _EMPTY[method.__annotations__["return"].partition("[")[0]]
-        was_cut, self._is_cut = self._is_cut, False
+        outer, self._lowest, start = self._lowest, depth, len(self._order)
         self._asking.append(question)
         try:
             answer = method(self, *question[1:])
         finally:
             self._asking.pop()
-        if not (self._is_cut and self._asking):
-            self._known[question] = answer
-        self._is_cut = self._is_cut or was_cut
+            lowest, self._lowest = self._lowest, min(outer, self._lowest)
+        self._keep(question, Partial(answer, depth, lowest), start)
         return answer
+
+    def _keep(self, question: Question, found: Partial, start: int) -> None:
+        """Keep an answer, and update the partial answers on the way to it, those from `start` on."""
+        inner = self._order[start:]
+        if found.lowest == found.depth:  # it depends on no question that is still being asked
+            self._known[question] = found.answer
+            for each in inner:
+                self._partial.pop(each, None)
+            del self._order[start:]
+            return
+        for partial in (self._partial[each] for each in inner if each in self._partial):
+            partial.lowest = min(partial.lowest, found.lowest)
+        self._partial[question] = found
+        self._order.append(question)
 
     def agrees(self, answers: Answers) -> bool:
         """Return whether this project gives the same answers as another did."""
