@@ -29,7 +29,7 @@ CATEGORIES = (
         "A check for CUDA stops the program, skips code that the program needs, or is unnecessary.",
     ),
     Category("DF8", "Copies and old code", "A copy is made only on a GPU, or `async` is used as a name."),
-    Category("DF9", "Outside the code", "Libraries, settings and other files need CUDA."),
+    Category("DF9", "Outside the code", "Libraries, requirements and configuration files need CUDA."),
 )
 
 

@@ -1,1 +1,1 @@
-"""Serve findings and fixes to editors and to flake8."""
+"""Serve findings and fixes to editors, and findings to flake8."""
