@@ -19,7 +19,7 @@ class AcceleratorFunction(Rule):
     `current_accelerator()` returns `None`.
 
     ## Why it matters
-    Without an accelerator, these functions raise an error, and `current_accelerator()` returns `None`, which has no
+    Without an accelerator, these functions raise an error, and `current_accelerator()` may return `None`, which has no
     `type`.
 
     ## Example
@@ -32,8 +32,7 @@ class AcceleratorFunction(Rule):
     ```python
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()
-    device = torch.accelerator.current_accelerator()
-    kind = device.type if device is not None else "cpu"
+    kind = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"
     ```
 
     ## Fix safety
@@ -115,7 +114,9 @@ class AcceleratorFunction(Rule):
             fix = self._only_with_accelerator(call)
             yield self.finding(call, message, fix, "because the program uses the result")
         elif self._fails(call):
-            yield self.finding(call, f"`{name}()` returns None on a CPU; fall back to `cpu`")
+            yield self.finding(
+                call, f"`{name}()` may return None on a CPU; check `torch.accelerator.is_available()` first"
+            )
 
     def _only_with_accelerator(self, call: ast.Call) -> Fix | None:
         """Return a fix that puts a call under a guard, None where its value is used or torch has no name here."""

@@ -43,8 +43,8 @@ class AsyncName(Rule):
     file if the fix renames its parameter. The fix is unsafe for any other function, because its parameter may have a
     different name.
 
-    Attributes, module-level variables and imported names have no fix. If a file contains such a name or already uses
-    the name `non_blocking`, its other variables and parameters have no fix either.
+    Attributes, module-level variables and imported names have no fix. If a file contains such a name, or a variable or
+    parameter named `non_blocking`, its local variables and parameters have no fix either.
     """
 
     code = "DF814"

@@ -54,8 +54,8 @@ class AttentionLibrary(Rule):
     dimensions, grouped-query attention, and the alignment of a causal mask.
 
     The fix is unsafe with dropout, because torch and the library draw different random numbers. It is also unsafe if
-    the mask may be anything other than `None`. There is no fix for calls with other arguments, such as `window_size` or
-    an xformers mask, or if the program passes the function as a value or imports it from this file into another.
+    the mask may be anything other than `None`. There is no fix for calls with arguments that torch doesn't support,
+    such as `window_size` or an xformers mask, or if the program passes the function as a value or re-exports it.
     """
 
     code = "DF417"

@@ -14,7 +14,7 @@ from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import with_keyword
 from devicefix.rules.base import Example, Rule
 
-_ELSEWHERE = "`map_location` is a CUDA device, which may not exist; use it only if CUDA is available"
+_ELSEWHERE = "`map_location` selects a CUDA device, which may not exist; use it only if CUDA is available"
 _NOWHERE = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
 _NAMES = ("map_location", "_map_location")
 _LOADS = re.compile(r"\bload(?:_state_dict_from_url)?\b")
@@ -44,10 +44,10 @@ class CheckpointLoad(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with CUDA, every tensor is loaded onto the same device as before. If a call has no `map_location`,
-    the fix uses `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
+    The fix is usually safe: with CUDA, every tensor ends up on the same device as before. If a call has no
+    `map_location`, the fix uses `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
 
-    If the program only passes the checkpoint to `model.load_state_dict(...)`, the fix always adds `map_location="cpu"`,
+    If the program only passes the checkpoint to `model.load_state_dict(...)`, the fix uses `"cpu"` even with CUDA,
     because the method copies the values into the model, which stays on its device. This does not apply with
     `assign=True`, if `model` may be an optimizer, or if a module in the project defines how its state is loaded.
     """

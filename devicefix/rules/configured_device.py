@@ -31,7 +31,7 @@ class ConfiguredDevice(Rule):
     The rule follows the value through other files, objects and calls that pass all settings, such as `build(**config)`
     and `hydra.utils.instantiate(config.model)`.
 
-    Also finds strings that the program parses or runs, such as `json.loads('{"device": "cuda"}')` and
+    Also finds CUDA in strings that the program parses or runs, as in `json.loads('{"device": "cuda"}')` and
     `eval("x.cuda()")`.
 
     ## Why it matters
@@ -51,8 +51,8 @@ class ConfiguredDevice(Rule):
 
     ## Fix safety
     The fix is usually safe: it replaces only the value that the file or string contains, and only without CUDA, when
-    the program would otherwise fail. If a user selects the same device, the program also uses the CPU without CUDA. If
-    a user selects another device that doesn't exist, such as `cuda:1`, the program still raises an error.
+    the program would otherwise fail. If a user selects the same value, the program uses the CPU, too. If a user selects
+    another device that doesn't exist, such as `cuda:1`, the program still raises an error.
 
     The fix is unsafe if the program needs the index of the device, or does not allow the CPU. It is also unsafe for
     Lightning's `accelerator`, because the trainer's other settings may need a GPU too.

@@ -39,8 +39,8 @@ class CpuRejected(Rule):
 
     ## Fix safety
     There is no fix. Remove the check if the code after it also works on a CPU. Otherwise, add a branch for the CPU.
-    devicefix fixes nothing in code that runs only if a check of a tensor or device passes. Instead, the check's message
-    lists the lines with findings.
+    devicefix fixes nothing in code that runs only if a check of a tensor or device passes. Instead, the finding lists
+    the lines with other findings.
     """
 
     code = "DF704"
@@ -415,7 +415,7 @@ class CpuRejected(Rule):
             last = self._ends.last(inner.body) if isinstance(inner, ast.If) else None
             raises = last is not None and self._ends.error_of(last) == error
             if raises and not self._ends.is_handled(inner, error):
-                message = f"on line {inner.lineno}, the branch for the CPU rejects some tensors; add a CPU path for them"
+                message = f"on line {inner.lineno}, the branch for the CPU rejects some inputs; add a CPU path for them"
                 yield from self._asked(node, node.test, message, stops=True)
                 return
 

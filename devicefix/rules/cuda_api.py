@@ -29,8 +29,8 @@ _PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.n
 class CudaApi(Rule):
     """
     ## What it does
-    With `--target accelerator`, finds every use of `torch.cuda`, including aliases, uncalled functions and uses that
-    are harmless on a CPU. Also finds `DataParallel`, which [fails on
+    With `--target accelerator`, finds uses of `torch.cuda` that other rules don't report, such as aliases, uncalled
+    functions and uses that are harmless on a CPU. Also finds `DataParallel`, which [fails on
     XPU](https://github.com/pytorch/pytorch/issues/143239).
 
     ## Why it matters

@@ -56,8 +56,8 @@ class CudaCall(Rule):
     fix keeps the call and puts it under a check for CUDA. This fix is unsafe if a custom method or a call in the
     arguments may have side effects, because without CUDA, the program skips them.
 
-    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: a graph that changes a tensor in place changes a
-    copy with CUDA, but the tensor itself on a CPU.
+    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: with CUDA, in-place operations change a copy of the
+    tensor; on a CPU, they change the tensor itself.
 
     There is no fix for `x.cuda(*args)`: pass the arguments one by one, or write
     `x.cuda(*args) if torch.cuda.is_available() else x`.

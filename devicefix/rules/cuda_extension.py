@@ -50,7 +50,7 @@ class CudaExtension(Rule):
 
     ## Fix safety
     The fix is safe: the extension is omitted only if torch finds neither the toolkit nor a GPU, and isn't built for
-    ROCm. On such machines, the installation failed before. There is no fix if `ext_modules` has other extensions, or if
+    ROCm. In this case, the original `setup.py` fails. There is no fix if `ext_modules` has other extensions, or if
     `setup` installs no Python code that can be imported without the extension.
     """
 

@@ -41,14 +41,14 @@ class CudaFunction(Rule):
     (0, 0), which is lower than any GPU's, or (8, 0) if the program uses it only to choose between bfloat16 and another
     dtype.
 
-    If the program saves the state of the random number generator only to restore it later, the fix uses the CPU
+    If the program saves the state of a GPU's random number generator only to restore it later, the fix uses the CPU
     generator's state without CUDA. This fix is unsafe if devicefix doesn't know all uses of the state. If the program
     seeds only GPUs, the fix seeds the CPU generator without CUDA. This fix is usually unsafe.
 
     The fix may put neighboring calls under the same check.
 
-    Unless the call itself initializes CUDA, any fix is unsafe if it checks for CUDA before the program sets
-    `CUDA_VISIBLE_DEVICES`, which then has no effect.
+    A fix that checks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`, which then has no effect, is unsafe
+    unless the call itself initializes CUDA.
 
     Other calls whose result the program uses, such as those that return GPU properties, have no fix: you must choose a
     value for the CPU.

@@ -21,7 +21,7 @@ class CudaImage(Rule):
     ```
 
     ## Use instead
-    Move the service's GPU settings to a second file, and use this file only with a GPU: `docker compose -f compose.yaml
+    Move the service's GPU settings to a second file, and use that file only with a GPU: `docker compose -f compose.yaml
     -f compose.gpu.yaml up`.
 
     ```yaml

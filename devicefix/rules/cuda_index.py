@@ -26,8 +26,8 @@ class CudaIndex(Rule):
     ```
 
     ## Fix safety
-    There is no fix, because the index can't depend on whether CUDA is available. Write a second file for the CPU. For a
-    requirements file, `devicefix migrate` creates this file.
+    There is no fix, because the index can't depend on whether CUDA is available. Write a second file for the CPU.
+    `devicefix migrate` does this for requirements files.
     """
 
     code = "DF907"

@@ -39,7 +39,8 @@ class CudaOnlyLibrary(Rule):
 
     devicefix fixes nothing in a file with a top-level import of Triton, CuPy, PyCUDA, TensorRT, xfuser, a compiled CUDA
     extension of the project, or flash-attn functions without an equivalent in torch. Instead, it lists the lines that
-    need CUDA. It also fixes nothing in files that import such a file, unless the library is flash-attn.
+    need CUDA. It also fixes nothing in files that import such a file, unless the library is flash-attn or, outside
+    tests, Triton.
 
     ## Why it matters
     Without CUDA, the import or the first call fails.
@@ -709,7 +710,7 @@ class CudaOnlyLibrary(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         name = self.facts.resolve(node.func) or ""
         if _queries_driver(node, name) and not self._libraries.copes(node, "nvidia"):
-            message = "`nvidia-smi` needs the driver of an NVIDIA GPU; run it only if CUDA is available"
+            message = "`nvidia-smi` needs the NVIDIA driver; run it only if CUDA is available"
             yield self.finding(node, message, unless="because the program may need the output")
         yield from self._check_import(node, name)
         if not name.startswith(_BUILT) or self._libraries.copes(node, "cuda"):
