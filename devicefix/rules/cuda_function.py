@@ -45,8 +45,6 @@ class CudaFunction(Rule):
     generator's state without CUDA. This fix is unsafe if devicefix doesn't know all uses of the state. If the program
     seeds only GPUs, the fix seeds the CPU generator without CUDA. This fix is usually unsafe.
 
-    The fix may put neighboring calls under the same check.
-
     A fix that checks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`, which then has no effect, is unsafe
     unless the call itself initializes CUDA.
 
