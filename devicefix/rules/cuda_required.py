@@ -26,7 +26,7 @@ class CudaRequired(Rule):
     error or exits, or a call to a function that ends the program.
 
     The rule ignores checks of what the user requested, as in `args.device == "cuda" and not torch.cuda.is_available()`,
-    and checks that raise an error if the same function catches it and continues on a CPU.
+    and checks whose error the same function catches before continuing on a CPU.
 
     ## Why it matters
     With CUDA, the check has no effect. Without CUDA, it stops even a program that could run on a CPU.
@@ -56,9 +56,9 @@ class CudaRequired(Rule):
     The fix is unsafe if:
 
     - the check depends on an option or setting that may request a GPU and whose default is unknown.
-    - a caller catches the error and uses another result.
-    - the check rejects only some uses, as in `fused and not torch.cuda.is_available()`, or the function only validates
-      requirements of other code.
+    - a caller catches the error and continues.
+    - the check rejects only some uses, as in `fused and not torch.cuda.is_available()`, or is in a function that only
+      validates requirements of other code.
     - code after the check still needs CUDA, and has no safe fix.
 
     There is no fix in tests, or if the code needs a library that works only with CUDA.

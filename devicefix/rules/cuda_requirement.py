@@ -13,7 +13,7 @@ class CudaRequirement(Rule):
 
     - CUDA builds, such as `torch==2.0.1+cu118`, and URLs of their wheels
     - packages that compile CUDA code when they are installed, such as `flash-attn`
-    - packages without a wheel for macOS, such as `triton` and `nvidia-cublas-cu12`
+    - CUDA packages without macOS wheels, such as `triton` and `nvidia-cublas-cu12`
     - conda packages that install CUDA, such as `pytorch-cuda`, and CUDA builds of conda packages
 
     The rule checks requirements files, `pyproject.toml`, `setup.cfg`, conda environments, and pip and conda commands in

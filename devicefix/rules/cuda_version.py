@@ -31,13 +31,13 @@ class CudaVersion(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the version is the same as before. Without CUDA, the version is `"0.0"` or `0`, which is
+    The fix is safe: with CUDA, the version is the same as before. In a build without CUDA, it is `"0.0"` or `0`, which is
     lower than any real version. There is no fix in `setup.py`, where the version decides what is built or downloaded.
     """
 
     code = "DF403"
     name = "cuda-version"
-    summary = "`torch.version.cuda` is None without CUDA"
+    summary = "`torch.version.cuda` is None in builds without CUDA"
     words = (b"cuda", b"cudnn")
     references = (VERSION, CUDNN)
     INVALID = (

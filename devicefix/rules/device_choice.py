@@ -179,7 +179,7 @@ class DeviceChoice(Rule):
         if not _of_type(test) and not self._is_compared(node):
             fix = self._fix(node, test, cuda)
             fix = replace(fix, why=why or fix.why)
-            message = "this selects CUDA without checking that it is available; add this check"
+            message = "this selects CUDA without checking that it is available; add the check"
             yield self.finding(node, message, fix)
 
     def _is_compared(self, node: ast.IfExp) -> bool:

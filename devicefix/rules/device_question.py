@@ -41,8 +41,8 @@ class DeviceQuestion(Rule):
     "cuda"`, if the code under the check works on any accelerator.
 
     ## Why it matters
-    On another accelerator, the program skips the code without an error. For example, the program measures times without
-    waiting for the device.
+    On another accelerator, the program silently skips the code. For example, the program measures times without waiting
+    for the device.
 
     ## Example
     ```python
@@ -58,14 +58,14 @@ class DeviceQuestion(Rule):
 
     ## Fix safety
     The fix is safe if the check guards only `torch` functions that every accelerator supports. With CUDA and on a CPU,
-    the result stays the same. The new check compares with `"meta"` only if the device may be something other than a GPU
-    or the CPU. The fix is unsafe if other functions are called under the check, because they may be written for CUDA. The
-    rule ignores checks around CUDA-only features, such as NCCL, and checks that end the program.
+    the check's result stays the same. The new check includes `"meta"` unless the device is certainly a GPU or the CPU.
+    The fix is unsafe if the check guards a call such as `kernel(x)`, because the function may be written for CUDA. The
+    rule ignores checks around CUDA-only features, such as CUDA graphs, and checks that raise an error.
     """
 
     code = "DF412"
     name = "device-question"
-    summary = "Code for any accelerator runs only with CUDA"
+    summary = "A check for CUDA guards code that works on any accelerator"
     targets = ("accelerator",)
     words = (b"is_cuda", b"cuda")
     attributes = ("is_cuda",)

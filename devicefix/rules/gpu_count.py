@@ -17,7 +17,7 @@ from devicefix.rules.shared.counts.ranges import made_of
 _NOT_COUNTED = "a number below 1 may be intended here"
 _MAY_BE_MEANT = "the loop may be meant to do nothing without a GPU"
 _ASKED = "a configuration file may check whether the number is 0"
-_ONE_OF_SEVERAL = "without CUDA, the program uses GPU index 0"
+_ONE_OF_SEVERAL = "without CUDA, the fixed program uses GPU index 0"
 _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "setattr", "signature", "wraps"}
 
 
@@ -46,16 +46,16 @@ class GpuCount(Rule):
 
     ## Fix safety
     The fix is usually safe: with CUDA, the count is the same as before. If the program also checks whether the count is
-    0, the fix changes only the expressions that compute with the count. If such a check always stops the program, the
+    0, the fix changes only the expressions that compute with the count. If a count of 0 always stops the program, the
     fix removes the check and makes the count at least 1.
 
     The fix is unsafe if:
 
     - the changed expressions may also get the number from another source, such as a user who chose 0.
     - the program passes `device_count` to OmegaConf's `register_new_resolver`. A configuration file may check for 0.
-    - the program computes a GPU index from the count, and passes the index to other code.
-    - the program uses objects that a loop over the GPUs creates, because the loop may be meant to do nothing without a
-      GPU.
+    - the program computes a GPU index directly from `device_count()`, and passes the index to other code.
+    - the program may work without the results of a loop over the GPUs, because the loop may be meant to do nothing
+      without a GPU.
     """
 
     code = "DF402"
@@ -901,7 +901,7 @@ class GpuCount(Rule):
         harmed, whole = self._counts.judge(count)
         if count in harmed and self._counts.is_checked(count):
             problem = "the list built from the number of GPUs is empty without CUDA"
-            advice = "check for an empty list wherever the program uses its elements"
+            advice = "check for an empty list wherever the elements are used"
             yield self.finding(count, f"{problem}; {advice}")
             return
         if whole:

@@ -45,7 +45,7 @@ class GuardedMove(Rule):
 
     code = "DF702"
     name = "guarded-move"
-    summary = "Only a move depends on a check for CUDA"
+    summary = "A check for CUDA guards only a move"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (

@@ -15,8 +15,8 @@ from devicefix.rules.shared.guarded_names import GuardedNames
 class GuardedName(Rule):
     """
     ## What it does
-    Finds names that are defined only if CUDA is available, but used even if it is not. A flag from the user counts as a
-    check for CUDA if the code under the flag moves something to CUDA.
+    Finds names that are defined only if CUDA is available, but used even if it is not. A condition such as
+    `if args.cuda` counts as a check for CUDA if its branch moves something to CUDA.
 
     ## Why it matters
     On a CPU, using the name raises a `NameError` or an `UnboundLocalError`.

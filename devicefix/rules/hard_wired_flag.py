@@ -45,7 +45,7 @@ from devicefix.rules.shared.library_facts import (
 )
 
 _BY_NAME = "only the name of the setting suggests CUDA"
-_LOADS = "loads onto a CUDA device, which may not exist; use it only if CUDA is available"
+_LOADS = "selects a CUDA device, which may not exist; use it only if CUDA is available"
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
 _ASKED = re.compile(r"cuda|gpu", re.I)
@@ -91,7 +91,7 @@ class HardWiredFlag(Rule):
     work on a CPU, such as `TrainingArguments(fp16=True)` and bitsandbytes quantization in transformers.
 
     ## Why it matters
-    Without CUDA, most libraries raise an error.
+    Without CUDA, most reported options raise an error.
 
     ## Example
     ```python
@@ -1015,7 +1015,7 @@ class HardWiredFlag(Rule):
                 message = self._message(f"{keyword.arg}={code}")
                 yield self.finding(node, message, self._switched(name, keyword))
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
-                message = f"`{keyword.arg}={code}` selects a GPU by index"
+                message = f"`{keyword.arg}={code}` may select a GPU by index"
                 message += "; without CUDA, pass the library's value for the CPU"
                 yield self.finding(node, message, unless="because this value depends on the library")
 
@@ -1223,7 +1223,7 @@ class HardWiredFlag(Rule):
                     return f"needs CUDA; {advice}", None
             if option == "devices" and _length(value) is not None and self._is_automatic(call):
                 return (
-                    "fails on a CPU, which accepts only a number of devices; without CUDA, use `1`",
+                    "fails on a CPU, where Lightning accepts only a number of devices; without CUDA, use `1`",
                     None,
                 )
         for fact in _ARGUMENTS.get(option or "", ()):
@@ -1265,7 +1265,7 @@ class HardWiredFlag(Rule):
         both = replace(fix, edits=(*fix.edits, *other.edits), needs=fix.needs | other.needs)
         message += f" and `devices={number or 1}`"
         finding = self.finding(call, message, both)
-        return finding if number else finding.unsafe("without CUDA, the program uses a single process")
+        return finding if number else finding.unsafe("without CUDA, the fixed program uses a single process")
 
     def _message(self, setting: str) -> str:
         return f"`{setting}` makes the library use CUDA; set it to `torch.cuda.is_available()`"
