@@ -36,7 +36,6 @@ _NO_PARENTHESES = (
 # The parents of an expression that do not accept `a and b` without parentheses.
 _OPERATIONS = (ast.UnaryOp, ast.BinOp, ast.Compare, ast.Attribute, ast.Subscript, ast.Await)
 _LONGEST_REPEATED = 60  # characters
-BY_A_RUN = "only a run shows the problem"
 SKIPS = "without CUDA, the fix also skips nested calls, which may have side effects"
 
 

@@ -186,7 +186,7 @@ class Rule:
         found = Finding(self.code, message, *places, fix)
         merged = self.facts.once(merged_devices, self.facts.tree.root) if fix is not None else {}
         if node in merged and not found.is_unsafe_for(["may equal another one"]):
-            why = f"line {merged[node]} distinguishes this device from another one, but without CUDA, both are the CPU"
+            why = f"line {merged[node]} distinguishes this device from another one, but after the fix, both can be the CPU"
             found = found.unsafe(why)
         return found.unfixed(unless) if unless and fix is None else found
 

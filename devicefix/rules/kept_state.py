@@ -43,7 +43,7 @@ class KeptState(Rule):
 
     code = "DF801"
     name = "kept-state"
-    summary = "Parameters are kept during training without being copied"
+    summary = "Parameters stored during training are copies only on a GPU"
     words = (b"cuda",)
     INVALID = (
         Example(

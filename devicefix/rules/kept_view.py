@@ -11,7 +11,7 @@ from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
-_COSTS = "with CUDA, the fix makes a second, needless copy"
+COSTS = "with CUDA, the fix makes a second copy"
 _MAKES_TENSOR = re.compile(r"from_numpy|as_tensor|asarray|\w*Tensor")
 
 
@@ -349,7 +349,8 @@ def remedy(held: Held) -> str:
     """Return what to do to make a copy on every device."""
     if _is_state(held.copy.outer):
         return "wrap the `state_dict` call in `copy.deepcopy(...)`"
-    return "add `.clone()`" if held.copy.source.buffer is False and _array(held) is None else "add `.copy()`"
+    clones = held.copy.source.buffer is False and _array(held) is None
+    return "add `.clone()`" if clones else "add `.copy()` after `.numpy()`"
 
 
 def _is_state(outer: ast.expr) -> bool:
@@ -363,12 +364,12 @@ def copied(context: Context, held: Held) -> Fix | None:
         if not isinstance(array, (ast.Name, ast.Attribute, ast.Subscript)):
             return None
         end = context.source.span(array)[1]
-        return Fix((Edit(end, end, ".copy()"),), _COSTS)
+        return Fix((Edit(end, end, ".copy()"),), COSTS)
     if _is_state(held.copy.outer):
         return None
     array = _array(held)
     end = context.source.span(array or held.copy.call)[1]
-    return Fix((Edit(end, end, ".copy()" if array else ".clone()"),), _COSTS)
+    return Fix((Edit(end, end, ".copy()" if array else ".clone()"),), COSTS)
 
 
 def _array(held: Held) -> ast.Call | None:

@@ -34,8 +34,8 @@ class LegacyConstructor(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: `torch.empty(0)` follows both defaults. With CUDA and on a CPU, the tensor is already
-    on the right device, so the added move does nothing. The fix is unsafe if the project also uses `with
+    The fix is usually safe: `torch.empty(0)` follows the default type and device. With CUDA and on a CPU, the tensor
+    is already on the right device, so the move does nothing. The fix is unsafe if the project also uses `with
     torch.device(...)`, which `torch.Tensor` ignores on CUDA too.
     """
 

@@ -4,7 +4,6 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.config.evidence import Seen
-from devicefix.devices.context import BY_A_RUN
 from devicefix.facts.effects import has_effects
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
@@ -94,5 +93,6 @@ class MissingAttribute(Rule):
             yield self.finding(node, message).unfixed(f"because `{code}` would be evaluated twice")
             return
         start, end = self.context.source.span(node)
-        fix = Fix((Edit(start, end, f'getattr({code}, "{node.attr}", {code})'),), BY_A_RUN)
+        why = "a missing attribute is no longer an error"
+        fix = Fix((Edit(start, end, f'getattr({code}, "{node.attr}", {code})'),), why)
         yield self.finding(node, message, fix)

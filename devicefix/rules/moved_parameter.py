@@ -21,8 +21,8 @@ class MovedParameter(Rule):
     """
     ## What it does
     Finds `nn.Parameter(x).cuda()`, `nn.Parameter(x).to(device)`, and parameters that are registered as buffers and
-    changed in place. Also finds moves of other tensors that require a gradient, if the program changes the moved tensor
-    in place or checks whether it is a leaf.
+    changed in place. Also finds moves of other tensors that require a gradient, if the program uses the moved tensor's
+    `is_leaf`, `grad` or a related attribute.
 
     ## Why it matters
     On a GPU, the move makes a copy that is not a parameter. The copy is not in `state_dict()` or `parameters()`, and
@@ -274,8 +274,8 @@ class MovedParameter(Rule):
         moved = self.context.source.code(node.func).rpartition(".")[2]
         if isinstance(made, ast.Call) and not self._there(made) and self.facts.call(made, *_PARAMETER):
             message = (
-                f"`Parameter(...).{moved}(...)` is a parameter only on a CPU, because a move to a GPU returns a plain"
-                " tensor; move the tensor before it becomes a parameter, or use a plain tensor"
+                f"on a GPU, `Parameter(...).{moved}(...)` is a plain tensor, not a parameter;"
+                " move the tensor before it becomes a parameter, or use a plain tensor"
             )
             yield self.finding(node, message)
 

@@ -16,7 +16,7 @@ class NcclObject(Rule):
     bfloat16.
 
     ## Why it matters
-    CPU builds of torch have no `ProcessGroupNCCL`, and registering the hook on a CPU raises an error.
+    In CPU builds of torch, `ProcessGroupNCCL` does not exist and registering the hook raises an error.
 
     ## Example
     ```python

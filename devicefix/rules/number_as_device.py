@@ -16,8 +16,7 @@ class NumberAsDevice(Rule):
     output. Also finds attributes that several methods of a class use as a device.
 
     ## Why it matters
-    PyTorch interprets an int as the index of an accelerator. Without an accelerator, `.to(0)` and `device=0` raise an
-    error.
+    As a device, an int is the index of an accelerator. Without an accelerator, `.to(0)` and `device=0` raise an error.
 
     ## Example
     ```python
@@ -37,7 +36,7 @@ class NumberAsDevice(Rule):
     ## Fix safety
     The fix is usually safe: with CUDA, the value is the same as before.
 
-    If a variable has other uses, or if code outside the class may use the attribute, `DF102` and `DF202` fix each use
+    If a variable has other uses, or if code outside the class may use the attribute, rules such as `DF102` fix each use
     separately.
     """
 

@@ -37,9 +37,8 @@ class PinMemory(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with CUDA, the memory is pinned as before. Some long expressions have no fix. The rule reports
-    a variable passed as `pin_memory` only if the same file sets the variable to `True`, for example as a parameter's
-    default.
+    The fix is usually safe: with CUDA, the memory is pinned as before. The rule reports a variable passed as
+    `pin_memory` only if the same file sets the variable to `True`, for example as a parameter's default.
     """
 
     code = "DF104"

@@ -32,9 +32,9 @@ class PreferredLibrary(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with CUDA, the program still makes the call. It is unsafe if it checks for CUDA before the
-    program sets `CUDA_VISIBLE_DEVICES`. There is no fix if the program uses the return value. The rule ignores calls
-    without an argument or with a value that every build accepts, such as `"default"`.
+    The fix is usually safe: with CUDA, the program still makes the call. The fix is unsafe if it checks for CUDA
+    before the program sets `CUDA_VISIBLE_DEVICES`. There is no fix if the program uses the return value. The rule
+    ignores calls without an argument or with a value that every build accepts, such as `"default"`.
     """
 
     code = "DF406"

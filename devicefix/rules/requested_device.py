@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from devicefix.config.evidence import Seen
 from devicefix.devices.arguments import device_argument
-from devicefix.devices.context import BY_A_RUN
 from devicefix.facts.flow.kinds import Kind
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
@@ -36,8 +35,7 @@ class RequestedDevice(Rule):
 
     ## Fix safety
     The fix is unsafe because, without CUDA, the program uses the CPU even if the value is another device, such as
-    `xpu`. With CUDA, nothing changes. `migrate` keeps the fix only if the run then passes, with
-    the same numbers as on simulated CUDA.
+    `xpu`. `migrate` keeps the fix only if the run then passes, with the same numbers as on simulated CUDA.
     """
 
     code = "DF208"
@@ -120,4 +118,5 @@ class RequestedDevice(Rule):
             return
         code = self.context.source.code(target)
         message = f"a run showed that `{code}` is a CUDA device; without CUDA, use the CPU"
-        yield self.finding(target, message, self.context.when_cuda(target, '"cpu"', BY_A_RUN))
+        why = "without CUDA, the fix also replaces other devices"
+        yield self.finding(target, message, self.context.when_cuda(target, '"cpu"', why))

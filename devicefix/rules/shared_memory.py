@@ -4,10 +4,10 @@ import ast
 from collections.abc import Iterator
 
 from devicefix.config.evidence import Seen
-from devicefix.devices.context import BY_A_RUN
 from devicefix.facts.flow.tensors import METHODS
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
+from devicefix.rules.kept_view import COSTS
 
 
 class SharedMemory(Rule):
@@ -110,8 +110,9 @@ class SharedMemory(Rule):
         start, end = (self.context.source.span(each)[1] for each in (node, last))
         method = "copy" if "numpy" in self.context.source.text[start:end] else "clone"
         shown = "a run showed that the shared memory changes while it is in use"
-        message = f"`{self.context.source.code(node)}` makes no copy on a CPU, and {shown}; add `.{method}()`"
-        yield self.finding(node, message, Fix((Edit(end, end, f".{method}()"),), BY_A_RUN))
+        place = " after `.numpy()`" if method == "copy" else ""
+        message = f"`{self.context.source.code(node)}` makes no copy on a CPU, and {shown}; add `.{method}()`{place}"
+        yield self.finding(node, message, Fix((Edit(end, end, f".{method}()"),), COSTS))
 
     def _last_view(self, node: ast.expr) -> ast.expr:
         """Return the outermost expression around a call that is a view of its result."""

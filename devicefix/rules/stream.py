@@ -38,9 +38,9 @@ class CudaStream(Rule):
 
     ## Fix safety
     The fix is usually safe: entering `torch.cuda.stream(None)` has no effect, and without a GPU, there is nothing to
-    synchronize. In the fixed code, a time measured on a CPU is `nan`. It is 0.0 instead if the program compares the time
-    or converts it to an int, or if the program keeps the time in a collection and doesn't divide by it. The fix for a
-    comparison of streams is unsafe if the compared expressions may have side effects.
+    synchronize. On a CPU, an event's elapsed time is `nan` in the fixed code. It is 0.0 instead if the program compares
+    the time or converts it to an int, or if the program keeps the time in a collection and doesn't divide by it. The
+    fix for a comparison of streams is unsafe if the compared expressions may have side effects.
 
     The fix changes all uses of related streams and events together. There is no fix if some uses are unknown, for
     example because the stream is passed to a function, is stored in a list or shares its name with another value. There

@@ -28,7 +28,8 @@ class SyncBatchNorm(Rule):
     Finds `torch.nn.SyncBatchNorm` layers and calls to `torch.nn.SyncBatchNorm.convert_sync_batchnorm`.
 
     ## Why it matters
-    In distributed training on CPUs, these layers raise an error: "SyncBatchNorm layers only work with GPU modules".
+    In distributed training on CPUs, these layers raise errors such as "SyncBatchNorm layers only work with GPU
+    modules".
 
     ## Example
     ```python
@@ -44,8 +45,8 @@ class SyncBatchNorm(Rule):
     The fix is usually safe: with CUDA, the model is the same as before. On a CPU, each process computes its own statistics, so
     with several processes, the results can differ from those on GPUs.
 
-    If a `SyncBatchNorm` layer follows a linear or convolutional layer in `nn.Sequential`, the fixed program uses the
-    matching `BatchNorm` layer without CUDA. Any other `SyncBatchNorm` layer has no fix.
+    If a `SyncBatchNorm` layer follows a linear or convolutional layer in `nn.Sequential`, then without CUDA, the fixed
+    program uses the matching `BatchNorm` layer. Any other `SyncBatchNorm` layer has no fix.
     """
 
     code = "DF603"
@@ -192,7 +193,7 @@ class SyncBatchNorm(Rule):
             return
         fix = self._as_plain(node, call) if call is not None else None
         message = "`SyncBatchNorm` needs CUDA in distributed training; without CUDA, use a plain layer, such as `BatchNorm2d`"
-        yield self.finding(node, message, fix, "because the layer's input dimensions are unknown")
+        yield self.finding(node, message, fix, "because the number of input dimensions is unknown")
 
     def _is_value(self, node: ast.expr) -> bool:
         """Return whether a class is called or passed on, and not only asked for, or a base of another class."""

@@ -34,7 +34,7 @@ class TensorDeviceNumber(Rule):
     ```
 
     ## Fix safety
-    There is no fix. Choose a number for the CPU that is right for your program. If the number is used only as a device,
+    There is no fix. For the CPU, choose a number that is right for your program. If the number is used only as a device,
     another rule fixes that use instead.
     """
 
@@ -149,7 +149,7 @@ class TensorDeviceNumber(Rule):
         match node:
             case ast.Attribute(attr="index", value=ast.Attribute(attr="device", value=tensor)):
                 if Kind.TENSOR in self.facts.kinds.of(tensor).seen:
-                    yield from self._check(node, "None")
+                    yield from self._check(node, "`None`")
 
     def _parsed(self, node: ast.expr) -> Iterator[Finding]:
         """Check code that takes the number out of the name of a device."""

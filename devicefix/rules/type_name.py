@@ -38,7 +38,7 @@ class TypeName(Rule):
 
     A comparison with `"torch.cuda.FloatTensor"` can check a tensor's device or its dtype. The rule reports such
     a comparison only if the same file moves the tensor to a GPU, because the comparison then probably checks the dtype.
-    There is no fix: compare the dtype instead.
+    Such a comparison has no fix; check the dtype instead.
     """
 
     code = "DF302"

@@ -32,7 +32,7 @@ class Unparsable(Rule):
     ## Fix safety
     There is no fix. Convert a Python 2 file to Python 3 first, for example with `python3.12 -m lib2to3 --write
     train.py`. Python 3.13 no longer includes `lib2to3`. If the file mixes tabs with spaces, replace the tabs, for
-    example with `expand -t 8`. In a notebook, change the cell by hand.
+    example with `expand -t 8`.
     """
 
     code = "DF901"

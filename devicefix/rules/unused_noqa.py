@@ -26,9 +26,9 @@ class UnusedNoqa(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it changes only the comment. If the fix removes the last code, it also removes the text after the
-    codes, such as a reason. Because findings can depend on other files, check all of a program's files together. To
-    exempt a comment, add `DF001` to it.
+    The fix is safe: it changes only the comment. If the fix removes all codes, it also removes the text after them,
+    such as a reason. Because findings can depend on other files, check all of a program's files together. To exempt a
+    comment, add `DF001` to it.
     """
 
     code = UNUSED

@@ -42,7 +42,9 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
     elif Use.INDEXED in needs:
         why = "another file needs the device index"
     elif Use.TOLD_APART in needs:
-        why = "another file distinguishes this device from another one, but without CUDA, both are the CPU"
+        why = (
+            "another file distinguishes this device from another one, but after the fix, both can be the CPU"
+        )
     else:
         return finding
     return finding.unsafe(why)
