@@ -35,8 +35,8 @@ COMMANDS = (
 )  # fmt: skip
 
 EPILOG = """\
-Exit status of check and rewrite: 0 if no findings remain, 1 if findings remain or fixes are only
-shown, 2 if an error occurs.
+Exit status of check and rewrite: 0 if no findings remain, 1 if findings remain or fixes are shown but not
+applied, 2 if an error occurs.
 
 Settings come from the nearest configuration file: a .devicefix.toml, a devicefix.toml, or a
 pyproject.toml with a [tool.devicefix] table. Command-line options override them. `devicefix config`

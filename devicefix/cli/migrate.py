@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from devicefix.migrate.session import Migration
 
 EPILOG = """\
-`--run` runs your own program in a copy of the project, with all its effects on networks and databases. Each
+`--run` runs your own program, with all its effects on networks and databases, in a copy of the project. Each
 command must start Python, and devicefix runs it several times.
 
 Exit status: 0 if all commands pass, 1 if a command fails, 2 if an error occurs. Without --run: 0 if no
@@ -51,7 +51,7 @@ findings remain, 1 if findings remain, 2 if an error occurs.
 @click.option("--in-place", "-i", is_flag=True, help="Change the files: either all of them or none.")
 @click.option("--patch", type=options.FILE, help="Write the changes to this file as a patch for `git apply`.")
 @click.option(
-    "--branch", metavar="NAME", help="Commit each step to a new git branch, without checking it out."
+    "--branch", metavar="NAME", help="Commit the changes to a new git branch, without checking it out."
 )
 @click.option("--report", type=options.FILE, help="Also write the result to this file as an HTML page.")
 @limit_options
@@ -167,9 +167,8 @@ def _written(
     to += [f"to the branch {branch}"] if branch else []
     to += ["in place"] if in_place else []
     if not to:
-        return (
-            f"{said}No code was changed. To keep the changes, add --in-place, --patch FILE or --branch NAME."
-        )
+        advice = "To keep them, add --in-place, --patch FILE or --branch NAME."
+        return f"{said}The changes were not written. {advice}"
     review = f" To review them, run `git diff HEAD {branch}`." if branch else ""
     numbers = " All line numbers refer to the original files." if in_place or branch else ""
     return f"{said}The changes were written {' and '.join(to)}.{review}{numbers}"

@@ -112,8 +112,8 @@ rule_options = together(
         "configs",
         multiple=True,
         metavar="FILE|KEY=VALUE",
-        help="A configuration file for all files, or a TOML `KEY = VALUE` pair that overrides the"
-        " configuration.",
+        help="A configuration file to use for all files, or a TOML `KEY = VALUE` pair that overrides a"
+        " setting.",
     ),
     click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
 )  # fmt: skip
@@ -235,8 +235,8 @@ class Source:
                     hint = "specify a file or a TOML `KEY = VALUE` pair"
                     raise click.BadParameter(f"{text!r} {wrong}; {hint}", param_hint="--config")
         if file is not None and given["isolated"]:
-            why = "because it ignores configuration files"
-            raise click.UsageError(f"--isolated cannot be used with --config FILE, {why}")
+            why = "--isolated ignores configuration files"
+            raise click.UsageError(f"{why}, so it cannot be used with --config FILE")
         set_ = ((name, value) for name, value in given.items() if value not in (None, ()))
         options = {name: value for name, value in set_ if name not in ("configs", "isolated", "no_cache")}
         if "cache_dir" in options:  # a link that the user names is followed; the cache itself follows none

@@ -39,7 +39,7 @@ SIGNALLED = 128  # a shell adds it to the number of the signal that ended a prog
 @click.option(
     "--simulate",
     type=click.Choice(list(PROFILES)),
-    help="Run on the CPU, on a simulated machine with this device.",
+    help="Use the CPU to simulate a machine with this device.",
 )
 @click.option(
     "--rewrite/--no-rewrite",

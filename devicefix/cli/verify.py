@@ -150,7 +150,7 @@ limit_options = together(
 @click.option(
     "--explain/--no-explain",
     default=None,
-    help="If the program fails, also run it on the simulated CUDA machine to find the cause."
+    help="If the program fails, also run it on a simulated CUDA machine to find the cause."
     " [default: only for short runs in small folders]",
 )
 @click.option(
@@ -161,7 +161,7 @@ limit_options = together(
 @click.option(
     "--coverage-file",
     type=FILE,
-    help="Unless the program fails, add the fixed lines that ran to this file.",
+    help="Unless the program fails, record in this file which fixed lines ran.",
 )
 @text_or_json
 @rule_options

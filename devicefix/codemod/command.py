@@ -36,7 +36,7 @@ class DeviceAgnostic(CodemodCommand):
         target: what the program runs on besides the CPU.
     """
 
-    DESCRIPTION = "Rewrite code that is tied to CUDA to also run without CUDA (devicefix)."
+    DESCRIPTION = "Rewrite code tied to CUDA so that it also runs without CUDA (devicefix)."
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class TorchNames:
         above = self._layout.above_import(new)
         ran = above is None or (site is not None and (site is above or self._bound.ran(above, site)))
         if self._is_optional(module) or not ran:
-            why = f"because `{module}` may not be imported here; import it at the top"
+            why = f"because `{module}` might not be imported here; import it at the top"
             return DeviceExpr(module, frozenset({Refused(why)}))
         return DeviceExpr(new.alias or module, frozenset({new}))
 

@@ -187,7 +187,7 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
             if fallback.certain:
                 continue
             sound = sound.unfixed(
-                f"because the program only tests for CUDA here, and line {fallback.line} handles the error"
+                f"because this code only tests for CUDA, and line {fallback.line} handles the error"
             )
         bypassed = _bypassed(context, sound.fix) if sound.safety is Safety.SAFE else None
         if bypassed is not None:

@@ -57,7 +57,7 @@ def commit(changes: Iterable[Change]) -> None:
                 with suppress(OSError):
                     os.unlink(temporary)
             kept = [change.path for change in done if not _restored(change)]
-            left = f"; rewritten, because they could not be restored: {', '.join(kept)}" if kept else ""
+            left = f"; these files remain rewritten: {', '.join(kept)}" if kept else ""
             raise CommitError(f"{problem.filename}: {problem.strerror or problem}{left}") from None
         DONE.extend(change.path for change in done)
         for folder in folders:

@@ -38,7 +38,7 @@ def explain(case: Case) -> Explanation:
 def _not_run_to_its_end(case: Case) -> Explanation | None:
     if case.run.verdict is Verdict.TROUBLE:
         if case.run.status == NOT_FOUND:
-            return Explanation(Cause.UNWATCHED, "check the spelling of the command, and that it is installed")
+            return Explanation(Cause.UNWATCHED, "check that the command is installed and spelled correctly")
         advice = (
             "use a command that starts Python without `-E` or `-I` and passes on its environment variables"
         )

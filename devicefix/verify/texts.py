@@ -96,7 +96,7 @@ def _import(case: Case) -> Explanation | None:
         return Explanation(Cause.TIE, ties[0].advice, explanation.evidence, ties)
     if "cuda" in name.lower():
         advice = "import it only if `torch.cuda.is_available()` is true, and add a CPU path"
-        return Explanation(Cause.CPU, advice, (*explanation.evidence, f"{name} is built only with CUDA"))
+        return Explanation(Cause.CPU, advice, (*explanation.evidence, f"{name} seems to need CUDA"))
     if empty := next(_empty_submodules(case), None):
         evidences = (*explanation.evidence, f"the git submodule `{empty}` is empty")
         return replace(explanation, advice="run `git submodule update --init`", evidence=evidences)

@@ -248,7 +248,7 @@ def test_isolated(cli: Cli, project: ProjectFolder) -> None:
     assert set(codes(cli, "--isolated", ".")) == {"a.py", "b.py", "c.py"}
     done = cli("check", "--isolated", "--config", "devicefix.toml", ".")
     assert done.exit_code == 2
-    assert "--isolated cannot be used with --config FILE" in done.stderr
+    assert "--isolated ignores configuration files, so it cannot be used with --config FILE" in done.stderr
 
 
 def test_one_configuration_for_all_files(cli: Cli, project: ProjectFolder) -> None:

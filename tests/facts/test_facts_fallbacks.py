@@ -105,7 +105,7 @@ def test_a_probe_whose_handler_misses_an_error_is_reported() -> None:
     code = "import torch\ntry:\n    torch.ones(1).cuda()\n    on = 1\nexcept RuntimeError:\n    on = 0\n"
     (finding,) = analyze(code, fix=True).remaining
     assert finding.message.endswith(
-        "(not fixed because the program only tests for CUDA here, and line 5 handles the error)"
+        "(not fixed because this code only tests for CUDA, and line 5 handles the error)"
     )
 
 

@@ -364,7 +364,7 @@ def test_a_program_that_does_not_run(migrate: Migrate, folder: ProgramFolder) ->
     done = migrate(*RUN)
     assert "Verdict: does not run: RuntimeError: no data" in done.output
     assert done.exit_code == 1
-    assert "No code was changed." in done.output
+    assert "The changes were not written." in done.output
     assert ".cuda()" in (folder.path / "train.py").read_text()
 
 
@@ -553,11 +553,11 @@ def test_the_lines_of_a_notebook_are_those_before_the_changes(
 @pytest.mark.parametrize(
     ("code", "options", "end"),
     [
-        ("x.cuda()", (), "No code was changed. To keep the changes, add --in-place,"),
+        ("x.cuda()", (), "The changes were not written. To keep them, add --in-place,"),
         (
             "x.cuda()",
             ("--report", "o.html"),
-            "The report was written to o.html. No code was changed. To keep",
+            "The report was written to o.html. The changes were not written. To keep",
         ),
         (
             "x.cuda()",

@@ -149,7 +149,7 @@ def test_options(report: Report) -> None:
 def test_a_report_without_findings(report: Report) -> None:
     page = report("lib/free.py", "-o", "-").stdout
     assert figures(page)["findings"] == "0"
-    assert "Nothing here is tied to CUDA." in page
+    assert "No code tied to CUDA was found." in page
 
 
 def test_standard_input(cli: Cli) -> None:

@@ -571,7 +571,7 @@ def test_no_findings_are_a_complete_document(check: Check, tmp_path: Path, name:
             True
         ]
     elif name == "html":
-        assert "Nothing here is tied to CUDA." in done.stdout
+        assert "No code tied to CUDA was found." in done.stdout
     else:
         assert done.stdout == ""
 
