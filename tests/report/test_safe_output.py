@@ -36,7 +36,7 @@ def f(x, {"b" * 5}="{IN_CODE}"):  # {IN_CODE}
 '''
 BROKEN = f"import torch\nx.cuda({IN_CODE}"
 
-COLOURS = re.compile(r"\x1b\[(?:0|1|2|22|4|3[0-7]|38;5;\d+|)m")  # what `click.style` and `coloured` write
+COLOURS = re.compile(r"\x1b\[(?:0|1|2|22|4|[39][0-7]|38;5;\d+|)m")  # what `click.style` and `coloured` write
 # The progress of a check that takes long, with what the terminal gets to draw and to remove it.
 BAR = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h(?:\r|\x1b\[(?:1A|2K))*", re.S)
 DRAWING = re.compile(r"\r|\x1b\[(?:\?25[lh]|1A|2K)")
