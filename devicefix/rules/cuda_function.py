@@ -455,6 +455,22 @@ class CudaFunction(Rule):
             """,
         ),
         Example(
+            "the present random state",
+            before="""
+                import torch
+
+                torch.cuda.set_rng_state(torch.cuda.get_rng_state())
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    torch.cuda.set_rng_state(
+                        torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.get_rng_state()
+                    )
+            """,
+        ),
+        Example(
             "a seed between the saving and the restoring of random states",
             before="""
                 import torch

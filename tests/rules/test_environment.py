@@ -235,7 +235,7 @@ dependencies = [
     "numpy",
 ]
 [project.optional-dependencies]
-gpu = ["triton"]
+gpu = ["triton", "torch==2.0.1+cu118"]
 [dependency-groups]
 dev = ["xformers; python_version < '3.12'"]
 [tool.uv.sources]

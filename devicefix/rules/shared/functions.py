@@ -307,6 +307,8 @@ class Functions:
         known = saved is not None and self._restored(saved)
         if state is None or self._keeps_cpu_state(saved or node, anywhere=not known):
             return None
+        if "get_rng_state(" in self.context.source.code(state):  # what is restored is the present state
+            return None
         new = f"{self.devices.torch(node).text}.{function}({self.context.source.code(state)})"
         doubt = _OPEN if function == "set_rng_state" else _SHARED
         return self.context.when_cuda(node, new, "" if known else doubt)
