@@ -457,17 +457,15 @@ class CudaFunction(Rule):
         Example(
             "the present random state",
             before="""
-                import torch
+                import torch as th
 
-                torch.cuda.set_rng_state(torch.cuda.get_rng_state())
+                th.cuda.set_rng_state(th.cuda.get_rng_state())
             """,
             after="""
-                import torch
+                import torch as th
 
-                if torch.cuda.is_available():
-                    torch.cuda.set_rng_state(
-                        torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.get_rng_state()
-                    )
+                if th.cuda.is_available():
+                    th.cuda.set_rng_state(th.cuda.get_rng_state() if th.cuda.is_available() else th.get_rng_state())
             """,
         ),
         Example(
