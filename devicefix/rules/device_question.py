@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -270,21 +271,22 @@ class DeviceQuestion(Rule):
     def _ends_program(self, node: ast.expr) -> bool:
         """Return whether a question decides whether the program ends."""
         statement = self.facts.tree.statement(node)
-        blocks = (*statement.body, *statement.orelse) if isinstance(statement, ast.If) else ()
-        return isinstance(statement, ast.Assert) or any(isinstance(each, ast.Raise) for each in blocks)
+        blocks = (statement.body, statement.orelse) if isinstance(statement, ast.If) else ()
+        refusals = self.facts.guards.refusals
+        skips = (isinstance(each, ast.Raise) for block in blocks for each in block)
+        return isinstance(statement, ast.Assert) or any(skips) or any(map(refusals.refuses, blocks))
 
     def _is_general(self, site: ast.AST) -> bool:
-        """Return whether code calls only functions of torch, and methods of objects."""
-        calls = [node for node in ast.walk(site) if isinstance(node, ast.Call)]
-        return all(isinstance(call.func, ast.Attribute) or self._is_of_torch(call.func) for call in calls)
+        """Return whether code calls only functions of torch or Python, and methods of objects."""
+        return all(self._knows(node.func) for node in ast.walk(site) if isinstance(node, ast.Call))
 
-    def _is_of_torch(self, function: ast.expr) -> bool:
-        """Return whether a function is one of torch, or is built in."""
+    def _knows(self, function: ast.expr) -> bool:
         name = self.facts.resolve(function)
-        if name is None:
-            name = function.id if isinstance(function, ast.Name) else ""
-            return hasattr(builtins, name) and self.context.has_builtin(function, name)
-        return name.partition(".")[0] == "torch"
+        if name is not None:
+            return name.partition(".")[0] in {"torch", *sys.stdlib_module_names}
+        if isinstance(function, ast.Name):
+            return hasattr(builtins, function.id) and self.context.has_builtin(function, function.id)
+        return isinstance(function, ast.Attribute)
 
 
 def _compared(others: tuple[str, ...], *, is_on: bool) -> str:
