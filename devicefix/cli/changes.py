@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from devicefix.cli.errors import UNCHANGED, CommandError, print_error, print_warning, some
-from devicefix.config.printable import printable_lines
+from devicefix.config.printable import printable_lines, printable_path
 from devicefix.files import write as files
 from devicefix.report.diff import coloured, unified
 
@@ -72,7 +72,9 @@ def write_all(changes: list[files.Change]) -> None:
     try:
         commit(changes)
     except CommitError as error:
-        raise CommandError(str(error), UNCHANGED) from None
+        names = ", ".join(map(printable_path, error.left))
+        left = f"These files were rewritten and could not be restored: {names}"
+        raise CommandError(str(error), left if names else UNCHANGED) from None
 
 
 def print_changes(outcomes: Iterable[Outcome], folder: Path | None) -> None:

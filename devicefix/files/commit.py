@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from devicefix.files import system
@@ -26,7 +26,15 @@ from devicefix.files.write import (
 
 
 class CommitError(Exception):
-    """The files were not replaced; the message says which one could not be, and why."""
+    """A file could not be replaced; the message says which one, and why.
+
+    Attributes:
+        left: the files that are replaced, because they could not be restored; the others are unchanged.
+    """
+
+    def __init__(self, message: str, left: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.left = left
 
 
 def commit(changes: Iterable[Change]) -> None:
@@ -36,7 +44,7 @@ def commit(changes: Iterable[Change]) -> None:
         changes: the files with their contents. It is an error if one has changed since it was read.
 
     Raises:
-        CommitError: all files are unchanged, unless the message says otherwise.
+        CommitError: a file could not be replaced.
     """
     changes = list(changes)
     staged: list[Staged] = []
@@ -56,9 +64,8 @@ def commit(changes: Iterable[Change]) -> None:
             for temporary, _ in staged[len(done) :]:
                 with suppress(OSError):
                     os.unlink(temporary)
-            kept = [change.path for change in done if not _restored(change)]
-            left = f"; these files remain rewritten: {', '.join(kept)}" if kept else ""
-            raise CommitError(f"{problem.filename}: {problem.strerror or problem}{left}") from None
+            left = [change.path for change in done if not _restored(change)]
+            raise CommitError(f"{problem.filename}: {problem.strerror or problem}", left) from None
         DONE.extend(change.path for change in done)
         for folder in folders:
             settle(folder)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from devicefix.cli.changes import write_all
+from devicefix.cli.errors import UNCHANGED, CommandError
 from devicefix.files import commit
 from devicefix.files.commit import CommitError
 from devicefix.files.write import Change
@@ -46,22 +48,27 @@ def test_a_file_that_someone_else_has_changed_stops_all(files: list[Path]) -> No
     assert sorted(files[0].parent.iterdir()) == files
 
 
+@pytest.mark.parametrize("restores", [True, False])
 def test_a_failure_on_the_way_restores_what_was_done(
-    files: list[Path], monkeypatch: pytest.MonkeyPatch
+    files: list[Path], monkeypatch: pytest.MonkeyPatch, restores: bool
 ) -> None:
     replace, count = os.replace, 0
 
     def failing(source: str, target: Path) -> None:
         nonlocal count
         count += 1
-        if count == 4:
+        if count == 4 or (count > 4 and not restores):
             raise OSError(28, "No space left on device", str(target))
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", failing)
-    with pytest.raises(CommitError, match="No space left on device"):
-        commit.commit(changes(files))
-    assert {file.read_bytes() for file in files} == {OLD}
+    with pytest.raises(CommandError, match="No space left on device") as raised:
+        write_all(changes(files))
+    new = [str(file) for file in files if file.read_bytes() == NEW]
+    assert len(new) == (0 if restores else 3)
+    more = raised.value.message.splitlines()[1]
+    told = f"These files were rewritten and could not be restored: {', '.join(new)}"
+    assert more == (UNCHANGED if restores else told)
     assert sorted(files[0].parent.iterdir()) == files
 
 
