@@ -22,7 +22,7 @@ Target: TypeAlias = Literal["cuda", "accelerator"]
 
 
 class DevicefixError(Exception):
-    """A setting or the source is invalid, or devicefix failed. The message is one line."""
+    """An error, such as an invalid setting or a source that is too large. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -175,7 +175,7 @@ class RewriteSettings(RuleSettings, total=False):
     """Settings of `rewrite_source`.
 
     Attributes:
-        unsafe_fixes: whether to apply also the fixes that may change what the program does with CUDA.
+        unsafe_fixes: whether to apply also the unsafe fixes.
     """
 
     unsafe_fixes: bool | None
@@ -185,8 +185,8 @@ class PathSettings(RuleSettings, total=False):
     """Settings of `check_paths`.
 
     Attributes:
-        jobs: the number of processes, 1 by default. If you set a higher value, protect the entry point
-            of your program with `if __name__ == "__main__":`.
+        jobs: the maximum number of processes, 1 by default. If you set a higher value, protect the entry
+            point of your program with `if __name__ == "__main__":`.
         exclude: patterns in .gitignore syntax for the files to exclude, relative to the current folder.
         extend_exclude: more such patterns.
         force_exclude: whether to exclude files that match the patterns even if `paths` names them.
@@ -230,7 +230,7 @@ def check_source(
         The findings, sorted by position. If the source does not parse, they contain a DF901 finding.
 
     Raises:
-        DevicefixError: the settings or the source are invalid, or devicefix failed.
+        DevicefixError: a setting is invalid, the source is too large, or devicefix failed, for example.
         TypeError: a setting does not exist.
     """
     outcome = _outcome(source, filename, _settings(config, settings, RuleSettings))
@@ -257,7 +257,7 @@ def rewrite_source(
         endings of a file, pass its bytes.
 
     Raises:
-        DevicefixError: the settings or the source are invalid, or devicefix failed.
+        DevicefixError: a setting is invalid, the source is too large, or devicefix failed, for example.
         TypeError: a setting does not exist.
     """
     outcome = _outcome(source, filename, replace(_settings(config, settings, RewriteSettings), fix=True))

@@ -157,11 +157,13 @@ limit_options = together(
     "--triton-interpret", is_flag=True, help="Run Triton kernels on the CPU, in the Triton interpreter."
 )
 @program_options
-@click.option("-v", "--verbose", is_flag=True, help="Show all details, including the lines that did not run.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Show all details, including fixed lines that did not run."
+)
 @click.option(
     "--coverage-file",
     type=FILE,
-    help="Unless the program fails, record in this file which fixed lines ran.",
+    help="If the run passes or stops, record in this file which fixed lines ran.",
 )
 @text_or_json
 @rule_options

@@ -61,7 +61,7 @@ class DeviceAgnostic(CodemodCommand):
         arg_parser.add_argument(
             "--unsafe-fixes",
             action="store_true",
-            help="Also apply fixes that may change how the program behaves with CUDA.",
+            help="Also apply fixes that may change the program's behavior.",
         )
         for name, what in (("--select", "Enable only"), ("--ignore", "Disable")):
             about = f"{what} these rules: DF101,DF2."

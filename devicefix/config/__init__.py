@@ -1,1 +1,1 @@
-"""Read the settings. One table defines all keys."""
+"""Read the settings. One file defines all keys."""

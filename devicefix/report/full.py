@@ -22,7 +22,7 @@ MAX_LINES = 8  # lines of a finding and its context
 TAB = "    "
 SEPARATOR = "-" * 80
 LEFT = "Findings that `--fix` leaves:"
-UNSAFE = "This is an unsafe fix and may change how the program behaves with CUDA"
+UNSAFE = "This is an unsafe fix and may change the program's behavior"
 
 
 def render(checked: Checked) -> Iterator[str]:

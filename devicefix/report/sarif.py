@@ -108,7 +108,7 @@ def _results(file: File, numbers: dict[str, int], root: Path) -> Iterator[dict[s
 
 
 def _fix(finding: Finding, fix: Fix, artifact: dict[str, str]) -> dict[str, Any]:
-    unsafe = " (unsafe: may change how the program behaves with CUDA)" if fix.safety is Safety.UNSAFE else ""
+    unsafe = " (unsafe: may change the program's behavior)" if fix.safety is Safety.UNSAFE else ""
     replacements = [
         {"deletedRegion": _region(replacement), "insertedContent": {"text": replacement.text}}
         for replacement in fix.replacements

@@ -193,7 +193,7 @@ _ALL = "devicefix: Apply all safe fixes in this file"
 
 def _fix(finding: Finding) -> Action:
     safe = finding.safety is Safety.SAFE
-    warning = "" if safe else " (unsafe: may change how the program behaves with CUDA)"
+    warning = "" if safe else " (unsafe: may change the program's behavior)"
     text = f"devicefix ({finding.code}): {title(finding)}{warning}"
     return Action(text, types.CodeActionKind.QuickFix, "fix", finding, safe)
 

@@ -142,7 +142,7 @@ class Case:
         if finding.safety.value == "unsafe" and not settings.unsafe_fixes:
             file = shlex.quote(shown_path(parts(at.file)[0]))
             advice = f"review it, then run `devicefix check --select {code} --fix --unsafe-fixes {file}`"
-            return f"the fix is unsafe: it may change how the program behaves with CUDA; {advice}"
+            return f"the fix is unsafe: it may change the program's behavior; {advice}"
         if "noqa" in source(Location(at.file, finding.end_line)):
             return f"a comment suppresses {code}; remove the comment, or use `--ignore-noqa`"
         return f"see `devicefix rule {code}`"

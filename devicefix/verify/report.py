@@ -157,7 +157,7 @@ def _fixes(run: Run, most: int | None) -> Iterator[str]:
     rows = incomplete if len(imported) == 1 else sorted(imported, key=lambda module: not module.not_run)
     yield from (_entry("", line) for line in _some(map(_module, rows), most, " modules"))
     if incomplete or others:
-        yield _entry("", "`--verbose` lists the lines that did not run")
+        yield _entry("", "`--verbose` lists the fixed lines that did not run")
 
 
 def _coverage(total: Total) -> Iterator[str]:

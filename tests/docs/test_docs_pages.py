@@ -20,7 +20,7 @@ def names(pattern: str, text: str) -> list[str]:
     return [name for cell in re.findall(pattern, text, re.M) for name in re.findall(r"`([^`\s]+)`", cell)]
 
 
-MISSING_OPTIONS = names(r"^\| (`--[^|]+) \|", RUFF.partition("These options")[2].partition("## ")[0])
+MISSING_OPTIONS = names(r"^\| (`--[^|]+) \|", RUFF.partition("lacks these options")[2].partition("## ")[0])
 MISSING_KEYS = names(r"^\| ([^|]+) \| none", CONFIGURATION)
 SAME = names(r"^\| ([^|]+) \| the same", CONFIGURATION)
 SAME_OPTIONS = names(r"same options: ([^|]+) \|", RUFF) + [name for name in SAME if name.startswith("--")]

@@ -132,7 +132,7 @@ def test_full_says_which_fix_is_unsafe(check: Check, tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text("import torch\n\nself.state = torch.cuda.get_rng_state()\n")
     shown = check("--output-format", "full").stdout
     assert shown.startswith("DF401 `torch.cuda.get_rng_state`")
-    assert "\nnote: This is an unsafe fix and may change how the program behaves with CUDA\n" in shown
+    assert "\nnote: This is an unsafe fix and may change the program's behavior\n" in shown
 
 
 def test_full_escapes_control_characters(check: Check, tmp_path: Path) -> None:

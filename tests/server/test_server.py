@@ -499,10 +499,7 @@ async def test_unsafe_fixes_are_marked(code: Editor) -> None:
     assert finding.data == {"name": "cuda-function", "fix": "unsafe"}
     offers = await code.offers(uri, 2, 20)
     first, second = offers.values()
-    assert (
-        first.title.endswith(" (unsafe: may change how the program behaves with CUDA)")
-        and not first.is_preferred
-    )
+    assert first.title.endswith(" (unsafe: may change the program's behavior)") and not first.is_preferred
     assert await code.chosen(uri, first) == rewrite_source(UNSAFE, unsafe_fixes=True).source
     assert second.title == "devicefix (DF401): Disable for this line"
 

@@ -224,7 +224,7 @@ def test_the_text_has_every_section(shown: Report) -> None:
         "  fixes run      3 of 7 lines in 2 modules; 1 module with 1 line was not imported",
         "                 train.py: 1 of 5 lines",
         "                 all.py: 2 of 2 lines",
-        "                 `--verbose` lists the lines that did not run",
+        "                 `--verbose` lists the fixed lines that did not run",
         "  notes          a note",
         "  warnings       could not watch copies: E",
     ]
