@@ -36,7 +36,7 @@ _NO_PARENTHESES = (
 # The parents of an expression that do not accept `a and b` without parentheses.
 _OPERATIONS = (ast.UnaryOp, ast.BinOp, ast.Compare, ast.Attribute, ast.Subscript, ast.Await)
 _LONGEST_REPEATED = 60  # characters
-SKIPS = "without CUDA, the fix also skips nested calls, which may have side effects"
+SKIPS = "without CUDA, the program also skips nested calls, which may have side effects"
 
 
 class Context:

@@ -98,7 +98,7 @@ def _with_lambdas(context: Context, site: ast.AST) -> Iterator[ast.AST]:
 
 
 def may_be_storage(context: Context, receiver: ast.expr) -> bool:
-    """Return whether a receiver may be a storage, which has no `.to(device)`.
+    """Return whether a receiver may be a storage, which rejects `.to(device)`.
 
     Where its kind is not known, the first parameter of a `map_location` is one, and in a module that makes
     storages, any value may be.

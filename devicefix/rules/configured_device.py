@@ -24,9 +24,9 @@ _ONE_OF_MANY = "other settings, such as a list of devices, may need a GPU too"
 class ConfiguredDevice(Rule):
     """
     ## What it does
-    Finds code that reads a CUDA device or the NCCL backend from one of the project's YAML, JSON or TOML files. The
-    rule finds a file only if the code, Hydra's `config_name`, or a command in a script or README contains the file's
-    path or name.
+    Finds code that reads a CUDA device or the NCCL backend from one of the project's YAML, JSON or TOML files. The rule
+    finds only files in Hydra's `config_path` and files that match a path in the code, or in a command in a script or
+    README.
 
     The rule follows the value through other files, objects and calls that pass all settings, such as `build(**config)`
     and `hydra.utils.instantiate(config.model)`.

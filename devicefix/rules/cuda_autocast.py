@@ -82,7 +82,7 @@ class CudaAutocast(Rule):
 
     ## Why it matters
     On a CPU, CUDA autocast disables itself, which is harmless if everything is in float32. However, passing a bfloat16
-    tensor to a float32 layer raises an error: "mat1 and mat2 must have the same dtype".
+    tensor to a float32 `nn.Linear` raises an error: "mat1 and mat2 must have the same dtype".
 
     ## Example
     ```python
@@ -101,9 +101,9 @@ class CudaAutocast(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if a float32 `torch.nn` layer certainly gets a low-precision tensor under autocast, because such
-    code fails on a CPU without the fix. Otherwise, the fix is unsafe: if everything is in float32, the results on
-    a CPU are more accurate without autocast. For the size of the difference, see [Low precision on a
+    The fix is safe if a float32 linear or convolutional layer certainly gets a low-precision tensor under autocast,
+    because such code fails on a CPU without the fix. Otherwise, the fix is unsafe: if everything is in float32, the
+    results on a CPU are more accurate without autocast. For the size of the difference, see [Low precision on a
     CPU](https://devicefix.github.io/devicefix/simulation/#low-precision-on-a-cpu).
 
     The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16 for a CPU. If the device is

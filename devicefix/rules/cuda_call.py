@@ -21,7 +21,7 @@ from devicefix.rules.shared.called_below import called_below
 
 _MOVES = "`.cuda()` needs CUDA; use `.to(device)`"
 _MOVES_TO = "`.cuda(...)` needs CUDA; without CUDA, use the CPU"
-_SKIPPED = "on a CPU, the fix also skips the other effects of the project's `cuda` method"
+_SKIPPED = "on a CPU, the program also skips the other effects of the project's `cuda` method"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
 _IN_GRAPH = "on a CPU, the FX graph may change the tensor itself instead of a copy"
 
@@ -770,7 +770,7 @@ class CudaCall(Rule):
             if self.facts.call(target, "torch.cuda.current_device"):
                 self.context.mark_handled(target)  # one finding for the call
         if _is_storage(self.context, node):
-            message = "`.cuda()` needs CUDA, and storages have no `.to(device)`; call `.cuda()` only if CUDA is available"
+            message = "`.cuda()` needs CUDA, and storages reject `.to(device)`; call `.cuda()` only if CUDA is available"
             return self.finding(node, message, fix)
         if fix is None:
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"

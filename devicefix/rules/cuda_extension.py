@@ -20,9 +20,9 @@ _CODE = ("packages", "py_modules")  # the options of `setup` that name Python co
 class CudaExtension(Rule):
     """
     ## What it does
-    Finds a `CUDAExtension` that `setup.py` always builds. The rule ignores extensions under a condition that depends on
-    CUDA or on an environment variable that is not set by default. It also ignores extensions in a function that may
-    return early. `DF902` reports the code that imports an extension.
+    Finds a `CUDAExtension` that is always built. The rule ignores extensions under a condition that depends on CUDA or
+    on an environment variable that is not set by default. It also ignores extensions in a function that may return
+    early. `DF902` reports the code that imports an extension.
 
     ## Why it matters
     Without the CUDA toolkit, `CUDAExtension` raises `OSError: CUDA_HOME environment variable is not set`, and the

@@ -687,7 +687,7 @@ class CudaOnlyLibrary(Rule):
         )
         flag = self._libraries.optional.flag(statement)
         if flag is None:
-            return self.finding(call, message, unless="because the program has no flag for the library")
+            return self.finding(call, message, unless="because devicefix found no flag for the library")
         return self.finding(call, message, self._switched(flag))
 
     def _switched(self, flag: ast.expr) -> Fix:

@@ -44,8 +44,8 @@ class DeviceArgument(Rule):
     """
     ## What it does
     Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"` and
-    `torch.set_default_device("cuda")`. Also finds a GPU index passed to a project function that uses the index
-    only as a device, if other calls pass other devices or the caller moves several objects to the index.
+    `torch.set_default_device("cuda")`. Also finds a non-literal GPU index passed to a project function that uses it
+    only as a device, if other calls pass other devices or the caller moves several objects to it.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.

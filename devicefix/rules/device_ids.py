@@ -30,7 +30,7 @@ class DeviceIds(Rule):
     finds the `devices` argument of `torch.random.fork_rng`.
 
     ## Why it matters
-    On a CPU, most of these calls raise an error, such as "device_id is an int, but no accelerator support is found",
+    On a CPU, many of these calls raise an error, such as "device_id is an int, but no accelerator support is found",
     unless `devices` is empty and the other arguments are `None`.
 
     ## Example

@@ -10,7 +10,7 @@ from devicefix.rewrite import blocks
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import CPU_LACKS, OF_MEMORY
 
-_NEEDS_ANOTHER = "because a CPU needs a different call"
+_NEEDS_ANOTHER = "because a CPU may need other code"
 _TWICE = "the fixed code evaluates the module expression twice"
 
 
@@ -21,8 +21,8 @@ class DeviceNamespace(Rule):
     in `torch.get_device_module(device).empty_cache()` and `getattr(torch, device.type).memory_allocated()`.
 
     ## Why it matters
-    `torch.cpu` has no functions for memory, random numbers or device properties (torch 2.13). Calling such a function
-    raises an `AttributeError`.
+    `torch.cpu` has no functions for memory or random numbers (torch 2.13). Calling a missing function raises an
+    `AttributeError`.
 
     ## Example
     ```python

@@ -40,7 +40,7 @@ class DeviceType(Rule):
 
     ## Fix safety
     The fix is safe. On a CPU, `autocast("cuda")` and `GradScaler("cuda")` are off, and the fix keeps them off. `DF407`
-    finds programs that need autocast on a CPU.
+    finds code that may need autocast on a CPU.
 
     With the fix for `torch.get_autocast_gpu_dtype()`, the result on a CPU is still CUDA's dtype. The fix replaces
     `[ProfilerActivity.CPU, ProfilerActivity.CUDA]` with the activities that the machine supports. Any other use of

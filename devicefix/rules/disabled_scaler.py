@@ -24,7 +24,7 @@ class DisabledScaler(Rule):
 
     ## Why it matters
     Without CUDA, a `GradScaler` disables itself and its `state_dict()` is empty, so `state_dict()["scale"]` raises a
-    `KeyError`. Its other methods still work, with a scale of 1.
+    `KeyError`. Most methods still work, with a scale of 1.
 
     ## Example
     ```python

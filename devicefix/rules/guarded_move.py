@@ -14,7 +14,7 @@ class GuardedMove(Rule):
     """
     ## What it does
     Finds checks for CUDA (guards) around code that only moves something, as in `if torch.cuda.is_available(): x =
-    x.cuda()` and `x.cuda() if use_cuda else x`. The rule ignores a single move if the fix would have to define a
+    x.cuda()` and `x.cuda() if use_cuda else x`. The rule usually ignores a single move if the fix would define a
     device.
 
     ## Why it matters

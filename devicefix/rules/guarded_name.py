@@ -36,7 +36,7 @@ class GuardedName(Rule):
 
     ## Fix safety
     There is no fix. Define the name for the CPU, either before the check or in an `else` branch. If the code under the
-    check only moves something, `DF702` removes the check.
+    check only moves something, `DF702` may remove the check.
     """
 
     code = "DF703"

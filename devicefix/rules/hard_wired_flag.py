@@ -77,7 +77,7 @@ _STEPS = 4  # from an argument to a literal
 _SETTINGS = ("device_map", "accelerator", "max_memory")
 _ADDS_CPU = re.compile(r"\[[\"']cpu[\"']\] *=")  # to the memory of GPUs
 _ATTENTION = "attn_implementation"
-_UNSEEN = "this value may not reach a library"
+_UNSEEN = "only the name suggests what this setting does"
 
 
 class HardWiredFlag(Rule):
@@ -108,7 +108,7 @@ class HardWiredFlag(Rule):
     on a CPU, a list raises a `TypeError`.
 
     ## Fix safety
-    The fix is safe if the library documents what the option needs and which value works on a CPU. Examples are
+    The fix is usually safe if the library documents what the option needs and which value works on a CPU. Examples are
     `accelerator` in Lightning's `Trainer` and `Fabric`, `bf16` in `TrainingArguments`, and `device_map` and
     `attn_implementation` in Hugging Face libraries.
 

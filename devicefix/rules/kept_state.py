@@ -13,7 +13,7 @@ class KeptState(Rule):
     """
     ## What it does
     Finds model parameters that the program moves to the CPU or a GPU and stores while training continues. The rule
-    follows names only within a function and into its callers in the same file. `devicefix verify` can find other cases.
+    follows values only within a file, and not through every call. `devicefix verify` can find other cases.
 
     ## Why it matters
     On a GPU, `.cpu()` copies the parameter. On a CPU, it returns the parameter itself, which the next optimizer step

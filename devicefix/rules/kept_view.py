@@ -20,12 +20,12 @@ class KeptView(Rule):
     ## What it does
     Finds `x.cpu()`, `x.cpu().numpy()`, `x.cuda()` and `x.to(device)` if the program changes `x` in place and later uses
     the result, or changes the result in place and later uses `x`. Such changes include `+=`, `x[...] = y` and
-    `copy_()`. The rule follows names only within a function and into its callers in the same file. `devicefix
-    verify` can find other cases.
+    `copy_()`. The rule follows values only within a file, and not through every call. `devicefix verify` can find other
+    cases.
 
     ## Why it matters
-    On a GPU, these calls make a copy. On a CPU, `x.cpu()` and `x.to(device)` return `x` itself, and `.numpy()` returns
-    a view of `x`, so the result changes together with `x`. There is no error, but the numbers are wrong.
+    With CUDA, these calls usually copy `x`. On a CPU, `x.cpu()` and `x.to(device)` return `x` itself, and `.numpy()`
+    returns a view of `x`, so the result changes together with `x`. There is no error, but the numbers are wrong.
 
     ## Example
     ```python

@@ -13,7 +13,7 @@ class NumberAsDevice(Rule):
     """
     ## What it does
     Finds variables that contain a GPU index and are used only as a device, in calls to `torch.cuda` functions, or in
-    output. Also finds attributes that several methods of a class use as a device.
+    output. Also finds attributes that a class uses as a device several times.
 
     ## Why it matters
     As a device, an int is the index of an accelerator. Without an accelerator, `.to(0)` and `device=0` raise an error.

@@ -14,8 +14,8 @@ class ReusedBuffer(Rule):
     ## What it does
     Finds `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)`, `torch.as_tensor(buffer,
     device=...)` and `torch.cuda.FloatTensor(buffer)` whose result is used after the program changes the NumPy array in
-    place. The rule follows names only within a function and into its callers in the same file. `devicefix verify` can
-    find other cases.
+    place. The rule follows values only within a file, and not through every call. `devicefix verify` can find other
+    cases.
 
     ## Why it matters
     On a GPU, the tensor is a copy. On a CPU, it shares memory with the array, so both change together. There is no

@@ -17,7 +17,7 @@ class SharedMemory(Rule):
     the two changes while the other is in use. Only `devicefix migrate --run` uses this rule.
 
     ## Why it matters
-    On a GPU, such calls make a copy. On a CPU, they return `x` itself, so the numbers can be wrong without an error.
+    With CUDA, such calls copy `x`. On a CPU, they return `x` itself, so the numbers can be wrong without an error.
 
     ## Example
     ```python

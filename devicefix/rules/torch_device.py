@@ -43,8 +43,8 @@ class TorchDevice(Rule):
     device's index, as in `device.index + 1`, because the CPU has no index. The fix is also unsafe if a check may stop
     the program on the CPU, as in `assert device.type == "cuda"`.
 
-    The rule ignores a device that the program only compares, as in `x.device == torch.device("cuda")`, or passes to
-    `torch.cuda` functions.
+    The rule ignores `torch.device("cuda")` in comparisons, as in `x.device == torch.device("cuda")`, and usually in
+    calls to `torch.cuda` functions.
     """
 
     code = "DF201"

@@ -18,8 +18,8 @@ class TypeName(Rule):
     `torch.set_default_tensor_type("torch.cuda.FloatTensor")`.
 
     ## Why it matters
-    Without CUDA, converting a tensor to such a type fails. A comparison with `"torch.cuda.HalfTensor"` is never true
-    on a CPU, so the program takes a different path than on a GPU.
+    Without CUDA, converting a tensor to such a type fails. On a CPU, `x.type()` is never `"torch.cuda.HalfTensor"`, so
+    the program may take a different path than on a GPU.
 
     ## Example
     ```python

@@ -13,10 +13,10 @@ from devicefix.rules.base import Rule
 class Unparsable(Rule):
     """
     ## What it does
-    Finds files that are not valid Python 3 or are too large, and reports the line and the cause.
+    Finds files and notebook cells that are not valid Python 3 or are too large, and reports the line and the cause.
 
     ## Why it matters
-    devicefix neither checks nor rewrites such a file. If the file uses syntax from a newer Python version, run
+    devicefix neither checks nor rewrites such code. If the file uses syntax from a newer Python version, run
     devicefix with that version. If the only error is the name `async`, devicefix still checks the file (see `DF814`).
 
     ## Example
@@ -37,7 +37,7 @@ class Unparsable(Rule):
 
     code = "DF901"
     name = "unparsable"
-    summary = "The file cannot be parsed, and is not checked"
+    summary = "The code cannot be parsed, and is not checked"
 
 
 def explain(data: bytes, problem: Exception, cell: int | None = None) -> Finding:

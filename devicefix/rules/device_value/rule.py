@@ -41,7 +41,7 @@ class DeviceValue(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the project uses the value as a device. A string stays a string, a value from the user still
+    The fix is usually safe if the value is used as a device. A string stays a string, a value from the user still
     overrides the default, and with CUDA, the value is the same as before.
 
     The fix is unsafe if:

@@ -46,7 +46,8 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
                 and not any(map(facts.is_guarded, (call, node)))
             ):
                 sure = node is (facts.value(given[0]) or given[0])
-                parsed = f"(parsed by `{facts.source.code(call.func)}` on line {call.lineno})"
+                how = "passed to" if language == "python" else "parsed by"
+                parsed = f"({how} `{facts.source.code(call.func)}` on line {call.lineno})"
                 for code, why, key, device in (
                     _in_code(text) if language == "python" else _in_values(text, language)
                 ):
