@@ -110,7 +110,7 @@ class Programs(Files):
                 if each not in found:
                     found[each] = [name, found[path][1]]
                     todo.append(each)
-        for path in found.keys() - {*todo}:
+        for path in sorted(found.keys() - {*todo}):
             users = self._in_need_of(self.files[path])
             tests = (user for user in users if os.path.basename(user[0]).startswith("test_"))
             found |= {each: [name, "triton"] for each, name in tests if each not in found}
