@@ -23,16 +23,17 @@ class Compiled(Files):
     @cached_property
     def _compiled(self) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
+        read = set[str]()  # the files whose imports are followed
         named = ((file.normal, name) for file, names in self.exporting(scripted) for name in names)
         todo = [pair for path, name in named for pair in self._compiled_by(path, name)]
         while todo:
             path, name = todo.pop()
             if name in found.setdefault(path, set()):
                 continue
-            first = not found[path]
             found[path].add(name)
             file = self.files[path]
-            if first and (name != A_MODULE or any(file.classes.values())):
+            if path not in read and (name != A_MODULE or any(file.classes.values())):
+                read.add(path)
                 # What its functions read of other files is compiled as well; its names are unknown.
                 todo += [pair for each in file.imports for pair in self._compiled_by(path, each)]
         return found
