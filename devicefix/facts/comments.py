@@ -235,8 +235,13 @@ def _reason(idle: Sequence[str], rules: Mapping[str, bool]) -> str:
     known = [code for code in idle if code in rules]
     verb = "is" if len(known) == 1 else "are"
     unreported = [f"{' and '.join(known)} {verb} not reported here"] if known else []
-    unknown = (f"no rule has the code {code!r}{nearest(code, rules)}" for code in idle if code not in rules)
+    unknown = [f"no rule has the code {code!r}{_hint(code, rules)}" for code in idle if code not in rules]
     return ", and ".join([*unreported, *unknown])
+
+
+def _hint(code: str, rules: Iterable[str]) -> str:
+    is_part = any(each.startswith(code) for each in rules)
+    return "; a comment needs whole codes" if is_part else nearest(code, rules)
 
 
 def _without(source: Source, directive: re.Match[str], comment: tuple[int, int], kept: list[str]) -> Fix:

@@ -667,7 +667,8 @@ class CudaOnlyLibrary(Rule):
             name, library = self._needed
             part = next((each for each in self.facts.tree.imports if name in modules_of(each)), node.body[0])
             what = f"`{name}`" if name else "the package of this file"
-            message = f"{what} needs CUDA because of `{library}`; import it only if CUDA is available, and add a CPU path"
+            cause = f" because of `{library}`" if library != name.partition(".")[0] else ""
+            message = f"{what} needs CUDA{cause}; import it only if CUDA is available, and add a CPU path"
             self.context.needs_cuda = self.finding(part, message)  # reported where it stands for others
 
     def _unasked(self, statement: ast.Import | ast.ImportFrom, library: str, advice: str) -> Finding | None:
