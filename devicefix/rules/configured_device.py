@@ -84,6 +84,24 @@ class ConfiguredDevice(Rule):
             """,
         ),
         Example(
+            "JSON between both kinds of quotation marks",
+            before="""
+                import json
+
+                net.to(json.loads('{"d": "cuda"}')["d"])
+            """,
+            after="""
+                import json
+                import torch
+
+                net.to(
+                    json.loads('{"d": "cuda"}')["d"]
+                    if torch.cuda.is_available() or json.loads('{"d": "cuda"}')["d"] != "cuda"
+                    else "cpu"
+                )
+            """,
+        ),
+        Example(
             "several devices in TOML in a variable",
             before="""
                 import tomllib
@@ -358,10 +376,10 @@ class ConfiguredDevice(Rule):
                 value, message, unless="because the call passes all settings" if is_whole else ""
             )
         available = self.devices.available(value)
-        values = ", ".join(f'"{text}"' for text in texts)
+        quote = self.context.source.quoted('"', code)
+        values = ", ".join(f"{quote}{text}{quote}" for text in texts)
         same = f"!= {values}" if len(texts) == 1 else f"not in ({values})"
-        new = f'{code} if {available.text} or {code} {same} else "{other}"'
-        new = new.replace('"', "'") if "'" in code else new
+        new = f"{code} if {available.text} or {code} {same} else {quote}{other}{quote}"
         fix = self.context.replace(value, DeviceExpr(new, available.needs))
         fix = replace(fix, why=_ONE_OF_MANY) if key_read(value) == "accelerator" else fix
         return checked_for_uses(self.context, value, self.finding(value, message, fix))
