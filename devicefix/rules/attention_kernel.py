@@ -3,13 +3,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.facts.values import last_name
+from devicefix.facts.flow.kinds.parameters import argument_of
+from devicefix.facts.values import is_constant, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.torch_facts import ATTENTION
 
 _KERNEL = "torch.nn.attention.sdpa_kernel"
-_NO_KERNEL = "leaves no CPU kernel for scaled dot product attention; allow `MATH` if CUDA is not available"
+_SWITCHES = "torch.backends.cuda.sdp_kernel"  # its predecessor
+_NO_KERNEL = "leaves no CPU kernel for scaled dot product attention; allow the math kernel if CUDA is not available"
 
 
 class AttentionKernel(Rule):
@@ -41,8 +43,8 @@ class AttentionKernel(Rule):
     code = "DF414"
     name = "attention-kernel"
     summary = "A context manager leaves a CPU without an attention kernel"
-    references = (_KERNEL,)
-    words = (b"sdpa_kernel",)
+    references = (_KERNEL, _SWITCHES)
+    words = (b"sdpa_kernel", b"sdp_kernel")
     INVALID = (
         Example(
             "a kernel of attention that a CPU does not have",
@@ -59,6 +61,15 @@ class AttentionKernel(Rule):
                 from torch.nn.attention import SDPBackend, sdpa_kernel
 
                 with sdpa_kernel(backends=[SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]):
+                    y = attend(q, k, v)
+            """,
+        ),
+        Example(
+            "switches of kernels of attention",
+            before="""
+                import torch
+
+                with torch.backends.cuda.sdp_kernel(enable_flash=False, enable_math=False):
                     y = attend(q, k, v)
             """,
         ),
@@ -84,11 +95,11 @@ class AttentionKernel(Rule):
         ),
     )
 
-    def visit_reference(self, node: ast.Name | ast.Attribute, _name: str) -> Iterator[Finding]:
+    def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         call = self.facts.tree.call_of(node)
         if call is None or self.facts.is_guarded(node):
             return
-        if self._names_none(call):
+        if _switches_off(call) if name == _SWITCHES else self._names_none(call):
             yield self.finding(call, f"`{last_name(node)}` {_NO_KERNEL}")
 
     def _names_none(self, call: ast.Call) -> bool:
@@ -98,3 +109,9 @@ class AttentionKernel(Rule):
         backends = given.elts if isinstance(given, (ast.List, ast.Tuple)) else [given]
         names = [(each and self.facts.resolve(each)) or "" for each in backends]
         return bool(names) and all(".SDPBackend." in each and not each.endswith(ATTENTION) for each in names)
+
+
+def _switches_off(call: ast.Call) -> bool:
+    """Return whether a context switches off both kernels that a CPU has."""
+    switches = (argument_of(call, name, place) for place, name in enumerate(("enable_flash", "enable_math")))
+    return all(is_constant(each, False) for each in switches)
