@@ -144,7 +144,7 @@ class Report:
 class RuleSettings(TypedDict, total=False):
     """Settings of all functions. None has the same effect as omitting the setting.
 
-    The settings work like the configuration keys with these names. Rules are codes, names or prefixes.
+    The settings work like the command-line options with these names. Rules are codes, names or prefixes.
 
     Attributes:
         select: the only rules to enable.

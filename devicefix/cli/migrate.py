@@ -46,7 +46,7 @@ findings remain, 1 if findings remain, 2 if an error occurs.
     "commands",
     multiple=True,
     metavar="COMMAND",
-    help="A command to run in PATH, such as `python train.py --epochs 1`. Can be repeated.",
+    help="A command to run, such as `python train.py --epochs 1`. Can be repeated.",
 )
 @click.option("--in-place", "-i", is_flag=True, help="Change the files: either all of them or none.")
 @click.option("--patch", type=options.FILE, help="Write the changes to this file as a patch for `git apply`.")
@@ -79,9 +79,9 @@ def migrate(
 ) -> None:
     """Rewrite the project in PATH, and keep the unsafe fixes that its runs justify.
 
-    devicefix runs each --run command on the CPU and on a simulated CUDA machine. It keeps an unsafe fix if
-    the fixed code runs and produces the same numbers on both. The result starts with the remaining findings.
-    To keep the changes, use one or more of --in-place, --patch and --branch.
+    devicefix runs each --run command on the CPU and on a simulated CUDA machine. By default, it keeps an
+    unsafe fix only if the fixed code is executed and both runs produce the same numbers. To keep the changes,
+    use one or more of --in-place, --patch and --branch.
     """
     check_packages("migrate", "psutil")
     from devicefix.migrate import branches, page, session

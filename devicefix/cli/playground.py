@@ -18,7 +18,7 @@ def playground(port: int | None) -> None:
     """Serve a web page where you can try devicefix.
 
     Paste code, or drop a Python file or notebook, to see its findings and fixes. Only this machine can open
-    the page. Nothing is written to disk.
+    the page. Your code is not saved.
     """
     from devicefix.playground.serve import ADDRESS, Playground
 
