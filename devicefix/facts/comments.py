@@ -241,7 +241,7 @@ def _reason(idle: Sequence[str], rules: Mapping[str, bool]) -> str:
 
 def _hint(code: str, rules: Iterable[str]) -> str:
     is_part = any(each.startswith(code) for each in rules)
-    return "; a comment needs whole codes" if is_part else nearest(code, rules)
+    return "; write full codes, not prefixes" if is_part else nearest(code, rules)
 
 
 def _without(source: Source, directive: re.Match[str], comment: tuple[int, int], kept: list[str]) -> Fix:

@@ -36,8 +36,7 @@ class AttentionKernel(Rule):
     ```
 
     ## Fix safety
-    There is no fix, because enabling another kernel may change which kernel CUDA uses. Use the math kernel
-    only without CUDA.
+    There is no fix. Enable the math kernel only without CUDA. Otherwise, torch may use it on GPUs too.
     """
 
     code = "DF414"

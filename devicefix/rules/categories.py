@@ -14,7 +14,7 @@ class Category(NamedTuple):
 
 
 CATEGORIES = (
-    Category("DF0", "Suppression comments", "A `noqa` comment suppresses nothing."),
+    Category("DF0", "Suppression comments", "A `noqa` code suppresses nothing."),
     Category("DF1", "Moves", "Tensors and modules are moved to a GPU."),
     Category("DF2", "Devices as values", "A CUDA device is named, passed or selected."),
     Category("DF3", "Typed tensors", "A tensor type such as `torch.cuda.FloatTensor` exists only for CUDA."),

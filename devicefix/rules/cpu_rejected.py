@@ -38,9 +38,9 @@ class CpuRejected(Rule):
     ```
 
     ## Fix safety
-    There is no fix. Remove the check if the code after it also works on a CPU. Otherwise, add a branch for the CPU.
+    There is no fix. Remove the check if the code after it works on a CPU. Otherwise, add a branch for the CPU.
     devicefix fixes nothing in code that runs only if a check of a tensor or device passes. Instead, the finding lists
-    the lines with other findings.
+    up to five lines with other findings.
     """
 
     code = "DF704"

@@ -61,9 +61,9 @@ class CudaApi(Rule):
 
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and
     this code works with any accelerator. In this code, a statement that only calls a CUDA-specific function, such as
-    `torch.cuda.nvtx.mark`, gets its own check for CUDA. There is no fix if anything else there is CUDA-specific, such
-    as a CUDA tensor type. The fix is unsafe if the result is passed to a function, returned, or stored where other
-    files may read it, because code that needs CUDA may depend on it.
+    `torch.cuda.nvtx.mark`, gets its own check for CUDA. There is no fix if the code uses another CUDA-specific
+    feature, such as a CUDA tensor type. The fix is unsafe if the result is passed to a function, returned, or stored
+    where other files may read it, because code that needs CUDA may depend on it.
 
     If a function has no [counterpart](https://devicefix.github.io/devicefix/counterparts/) in `torch.accelerator`, the
     fix uses the accelerator's own module. There is no fix if XPU or NPU lacks the function. If the function fails on

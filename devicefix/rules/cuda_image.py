@@ -6,12 +6,12 @@ from devicefix.rules.base import Rule
 class CudaImage(Rule):
     """
     ## What it does
-    Finds Dockerfile images that contain CUDA, and Compose services that need a GPU. This rule applies only with
+    Finds NVIDIA images in Dockerfiles, and Compose services that need a GPU. This rule applies only with
     `--environment`, in `devicefix migrate`, and to files that you name on the command line.
 
     ## Why it matters
     A service with `runtime: nvidia` does not start without a GPU. An image with CUDA can be gigabytes larger than
-    one without it.
+    one without.
 
     ## Example
     ```yaml

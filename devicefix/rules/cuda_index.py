@@ -6,12 +6,13 @@ from devicefix.rules.base import Rule
 class CudaIndex(Rule):
     """
     ## What it does
-    Finds package indexes that have only CUDA builds. The rule checks requirements files, `pyproject.toml` and pip
-    commands. It applies only with `--environment`, in `devicefix migrate`, and to files that you name on the command line.
+    Finds package indexes that have only CUDA builds. The rule checks requirements files, `pyproject.toml`, conda
+    environments and pip commands. It applies only with `--environment`, in `devicefix migrate`, and to files that you
+    name on the command line.
 
     ## Why it matters
-    For a machine without CUDA, such an index has either no packages, or packages that include CUDA and are several
-    times larger than necessary.
+    For a machine without CUDA, such an index has no packages, or packages with CUDA that are several times larger
+    than necessary.
 
     ## Example
     ```text
@@ -26,8 +27,8 @@ class CudaIndex(Rule):
     ```
 
     ## Fix safety
-    There is no fix, because the index can't depend on whether CUDA is available. Write a second file for the CPU.
-    `devicefix migrate` does this for requirements files.
+    There is no fix, because the index can't depend on whether CUDA is available. For requirements files and
+    conda environments, `devicefix migrate` writes a second file for the CPU.
     """
 
     code = "DF907"

@@ -38,9 +38,9 @@ class CudaOnlyLibrary(Rule):
     succeeded. For xformers, which can be installed without CUDA, such a check is not enough.
 
     devicefix fixes nothing in a file with a top-level import of Triton, CuPy, PyCUDA, TensorRT, xfuser, a compiled CUDA
-    extension of the project, or flash-attn functions without an equivalent in torch. Instead, it lists the lines that
-    need CUDA. It also fixes nothing in files that import such a file, unless the library is flash-attn or, outside
-    tests, Triton.
+    extension of the project, or flash-attn functions without an equivalent in torch. Instead, it lists up to five
+    lines that need CUDA. It also fixes nothing in files that import such a file, unless the library is flash-attn or,
+    outside tests, Triton.
 
     ## Why it matters
     Without CUDA, the import or the first call fails.

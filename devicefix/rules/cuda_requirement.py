@@ -6,7 +6,7 @@ from devicefix.rules.base import Rule
 class CudaRequirement(Rule):
     """
     ## What it does
-    Finds requirements that cannot be installed without CUDA, or that install CUDA. This rule applies only with
+    Finds requirements that install CUDA or may fail to install without it. This rule applies only with
     `--environment`, in `devicefix migrate`, and to files that you name on the command line.
 
     The rule covers:
@@ -21,7 +21,7 @@ class CudaRequirement(Rule):
     `nvidia` or a version such as `cu118`.
 
     ## Why it matters
-    Without CUDA, the installation fails, or downloads gigabytes of files that the program cannot use.
+    Without CUDA, the installation may fail or download gigabytes of unnecessary files.
 
     ## Example
     ```text
@@ -39,7 +39,7 @@ class CudaRequirement(Rule):
     The fix is safe. With a CUDA package index, `torch==2.0.1` still installs the build `2.0.1+cu118`, because pip
     prefers local versions. The added marker excludes a package only on macOS, which does not support CUDA. Other
     requirements have no fix, because a requirement cannot depend on whether CUDA is available. Instead, `devicefix
-    migrate` creates a second file, such as `requirements-cpu.txt`.
+    migrate` can create a second file, such as `requirements-cpu.txt`.
     """
 
     code = "DF906"

@@ -42,14 +42,14 @@ class DeviceType(Rule):
     The fix is safe. On a CPU, `autocast("cuda")` and `GradScaler("cuda")` are off, and the fix keeps them off. `DF407`
     finds code that may need autocast on a CPU.
 
-    With the fix for `torch.get_autocast_gpu_dtype()`, the result on a CPU is still CUDA's dtype. The fix replaces
-    `[ProfilerActivity.CPU, ProfilerActivity.CUDA]` with the activities that the machine supports. Any other use of
-    `ProfilerActivity.CUDA` has no fix.
+    With the fix for `torch.get_autocast_gpu_dtype()`, the result on a CPU is still CUDA's dtype. The fix replaces a
+    list, tuple or set of `ProfilerActivity.CPU` and `ProfilerActivity.CUDA` with
+    `torch.profiler.supported_activities()`. Other uses of `ProfilerActivity.CUDA` have no fix.
     """
 
     code = "DF408"
     name = "device-type"
-    summary = "The device type of a call is CUDA"
+    summary = "A call uses CUDA as its device type"
     targets = ("accelerator",)
     words = (b"autocast", b"GradScaler", b"custom_fwd", b"custom_bwd", b"ProfilerActivity", b"fork_rng")
     references = (*TYPED, *FORKS, _GPU_DTYPE, f"{_ACTIVITY}.CUDA")

@@ -29,8 +29,9 @@ class FlexAttention(Rule):
     ```
 
     ## Fix safety
-    There is no fix. To train on a CPU, compute the same result with `torch.nn.functional.scaled_dot_product_attention`.
-    The rule ignores FlexAttention under a condition such as `if backend == "flex"`.
+    There is no fix. To train on a CPU, use another function, such as
+    `torch.nn.functional.scaled_dot_product_attention`. The rule ignores FlexAttention under a condition such as
+    `if backend == "flex"`.
     """
 
     code = "DF418"
@@ -91,5 +92,5 @@ class FlexAttention(Rule):
         if self.facts.is_guarded(node) or without_gradients(self.facts, node):
             return
         if not Asking(self.facts, "flex").before(node):
-            advice = "without CUDA, train with `torch.nn.functional.scaled_dot_product_attention`"
+            advice = "without CUDA, train with another function, such as `torch.nn.functional.scaled_dot_product_attention`"
             yield self.finding(node, f"`flex_attention` does not support gradients on a CPU; {advice}")

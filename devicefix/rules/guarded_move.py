@@ -45,7 +45,7 @@ class GuardedMove(Rule):
 
     code = "DF702"
     name = "guarded-move"
-    summary = "A check for CUDA guards only a move"
+    summary = "Code under a check for CUDA only moves something"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (

@@ -15,8 +15,8 @@ from devicefix.rules.shared.guarded_names import GuardedNames
 class GuardedName(Rule):
     """
     ## What it does
-    Finds names that are defined only if CUDA is available, but used even if it is not. A condition such as
-    `if args.cuda` counts as a check for CUDA if its branch moves something to CUDA.
+    Finds names that are defined only with CUDA, but also used without it. Under a condition such as `if args.cuda`, the
+    rule finds only the names of moved values, as in `y = x.cuda()`.
 
     ## Why it matters
     On a CPU, using the name raises a `NameError` or an `UnboundLocalError`.
@@ -35,7 +35,7 @@ class GuardedName(Rule):
     ```
 
     ## Fix safety
-    There is no fix. Define the name for the CPU, either before the check or in an `else` branch. If the code under the
+    There is no fix. Define the name for the CPU before the check or in an `else` branch. If the code under the
     check only moves something, `DF702` may remove the check.
     """
 

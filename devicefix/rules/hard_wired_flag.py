@@ -1223,7 +1223,7 @@ class HardWiredFlag(Rule):
                     return f"needs CUDA; {advice}", None
             if option == "devices" and _length(value) is not None and self._is_automatic(call):
                 return (
-                    "fails on a CPU, where Lightning accepts only a number of devices; without CUDA, use `1`",
+                    'fails on a CPU, where Lightning needs a positive number or `"auto"`; without CUDA, use `1`',
                     None,
                 )
         for fact in _ARGUMENTS.get(option or "", ()):

@@ -28,7 +28,7 @@ class SyncBatchNorm(Rule):
     Finds `torch.nn.SyncBatchNorm` layers and calls to `torch.nn.SyncBatchNorm.convert_sync_batchnorm`.
 
     ## Why it matters
-    In distributed training on CPUs, these layers raise errors such as "SyncBatchNorm layers only work with GPU
+    In distributed training on CPUs, these layers cause errors such as "SyncBatchNorm layers only work with GPU
     modules".
 
     ## Example

@@ -55,7 +55,7 @@ class TypedTensor(Rule):
 
     code = "DF301"
     name = "typed-tensor"
-    summary = "A tensor type, such as `torch.cuda.FloatTensor`, exists only for CUDA"
+    summary = "A tensor type such as `torch.cuda.FloatTensor` exists only for CUDA"
     words = (b"cuda",)
     common_words = (b"tensor",)
     references = tuple(f"torch.cuda.{part}{kind}Tensor" for part in ("", "sparse.") for kind in DTYPES)

@@ -13,7 +13,8 @@ from devicefix.rules.base import Rule
 class Unparsable(Rule):
     """
     ## What it does
-    Finds files and notebook cells that are not valid Python 3 or are too large, and reports the line and the cause.
+    Finds files that are not valid Python 3. Also finds invalid notebook cells and overly large files if they may use
+    CUDA.
 
     ## Why it matters
     devicefix neither checks nor rewrites such code. If the file uses syntax from a newer Python version, run
@@ -37,7 +38,7 @@ class Unparsable(Rule):
 
     code = "DF901"
     name = "unparsable"
-    summary = "The code cannot be parsed, and is not checked"
+    summary = "The code cannot be checked"
 
 
 def explain(data: bytes, problem: Exception, cell: int | None = None) -> Finding:

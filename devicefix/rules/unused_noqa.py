@@ -8,7 +8,7 @@ class UnusedNoqa(Rule):
     """
     ## What it does
     Finds `# noqa` comments with a devicefix code that suppresses no finding on its line or belongs to no rule. The rule
-    ignores other tools' codes, the codes of rules that are off, and `# noqa` without codes.
+    ignores other tools' codes, codes of disabled rules, and `# noqa` without codes.
 
     Enable this rule with `--extend-select DF001`, ideally after applying the fixes.
 
@@ -33,7 +33,7 @@ class UnusedNoqa(Rule):
 
     code = UNUSED
     name = "unused-noqa"
-    summary = "A `noqa` comment suppresses nothing"
+    summary = "A `noqa` code suppresses nothing"
     default = False
 
     INVALID = (

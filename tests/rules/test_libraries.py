@@ -76,7 +76,7 @@ def test_a_library_that_runs_on_a_cpu_is_no_finding(library: str) -> None:
         ),
         (
             "from lightning import Trainer\nTrainer(devices='0')",
-            "a CPU, where Lightning accepts only a number of devices",
+            'a CPU, where Lightning needs a positive number or `"auto"`',
         ),
         (
             "from lightning import Trainer\nTrainer(accelerator='gpu', devices='0,')",

@@ -97,7 +97,7 @@ def test_a_command_has_each_option_once(command: str) -> None:
             "torch.cuda.set_rng_state(torch.cuda.get_rng_state())",
             "_state` cannot restore a state without CUDA",
         ),
-        ("for d in {f'cuda:{i}' for i in n}: x.to(d)", "(unsafe: without CUDA, this element may equal"),
+        ("for d in {f'cuda:{i}' for i in n}: x.to(d)", "(unsafe: on a CPU, this element may equal"),
         ("d = {f'cuda:{i}': 1 for i in n}; x.to([*d][0])", "(unsafe: line 5 distinguishes this device"),
     ],
 )

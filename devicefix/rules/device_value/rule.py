@@ -48,9 +48,9 @@ class DeviceValue(Rule):
 
     - only the name of the variable, option or key, or a `"cpu"` next to the value, suggests that the value is a
       device.
-    - the value is an argument to a function from another library.
-    - the value is in a set, an enumeration, or a list that also contains the CPU. Without CUDA, the value may equal
-      another element.
+    - the value is a positional argument to another library's function, as in `clip.load(name, "cuda")`.
+    - the value is in a set or enumeration, or in a list that contains the CPU. On a CPU, the value may equal another
+      element.
     - the program reads an index from the value, as in `device.split(":")[1]`, or adds an index, as in
       `torch.device(device, 1)`. The CPU has no index.
     - the program stops if the value is the CPU, as in `assert device == "cuda"`.

@@ -60,9 +60,9 @@ def merges(facts: Facts, device: ast.expr) -> str:
     parent = facts.tree.parents.get(device)
     match parent:
         case ast.Set() | ast.SetComp():
-            return "without CUDA, this element may equal another one, so the set may have fewer elements"
+            return "on a CPU, this element may equal another one, so the set may have fewer elements"
         case ast.Dict(keys=[_, _, *_] as keys) if device in keys:
-            return "without CUDA, this key may equal another one and replace its entry"
+            return "on a CPU, this key may equal another one and replace its entry"
         case ast.List(elts=elements) | ast.Tuple(elts=elements) if facts.once(_holds_cpu, elements):
             return "the list already contains the CPU"
     return ""
