@@ -11,7 +11,9 @@ from devicefix.rules.shared.torch_facts import ATTENTION
 
 _KERNEL = "torch.nn.attention.sdpa_kernel"
 _SWITCHES = "torch.backends.cuda.sdp_kernel"  # its predecessor
-_NO_KERNEL = "leaves no CPU kernel for scaled dot product attention; allow the math kernel if CUDA is not available"
+_NO_KERNEL = (
+    "leaves no CPU kernel for scaled dot product attention; allow the math kernel if CUDA is not available"
+)
 
 
 class AttentionKernel(Rule):
