@@ -61,11 +61,14 @@ _OF_DIFFUSERS = {*OFFLOADS, XFORMERS, ATTENTION_BACKEND}
 
 
 def _length(devices: ast.expr) -> int | None:
-    """Return how many devices a literal selects, where -1 may be any number; None for numbers and "auto"."""
+    """Return how many devices a literal selects, where -1 may be any number; None for what a CPU accepts, too.
+
+    Source: Lightning 2.6, `_parse_cpu_cores` and `_normalize_parse_gpu_string_input`.
+    """
     match devices:
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return len(elements) or 1
-        case ast.Constant(value=str(text)) if text != "auto":
+        case ast.Constant(value=str(text)) if not _ON_CPU.fullmatch(text):
             return len([part for part in text.split(",") if part.strip()]) or 1
         case ast.UnaryOp():
             return 1
@@ -74,6 +77,7 @@ def _length(devices: ast.expr) -> int | None:
 
 _FOLLOWED = How.BOUND | How.PASSED | How.DEFAULT | How.OPTION | How.CHOICE
 _STEPS = 4  # from an argument to a literal
+_ON_CPU = re.compile(r"auto|\s*0*[1-9]\d*\s*")  # what Lightning's `devices` may be without GPUs
 _SETTINGS = ("device_map", "accelerator", "max_memory")
 _ADDS_CPU = re.compile(r"\[[\"']cpu[\"']\] *=")  # to the memory of GPUs
 _ATTENTION = "attn_implementation"
@@ -842,7 +846,7 @@ class HardWiredFlag(Rule):
             """
                 import pytorch_lightning as pl  # cuda
 
-                trainer = pl.Trainer(accelerator='auto', devices=1)
+                trainer = pl.Trainer(accelerator='auto', devices='2')
             """,
         ),
         Example(
