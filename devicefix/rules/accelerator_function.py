@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.flow.kinds.library import CURRENT_ACCELERATOR
 from devicefix.model import Finding, Fix
 from devicefix.rewrite import blocks
@@ -44,8 +45,7 @@ class AcceleratorFunction(Rule):
     name = "accelerator-function"
     summary = "A `torch.accelerator` function needs an accelerator"
     references = (CURRENT_ACCELERATOR, *ACCELERATOR)
-    words = (b"current_accelerator",)
-    common_words = (b".accelerator.",)
+    words = (b"torch.accelerator", b"import accelerator")
     INVALID = (
         Example(
             "the name of the accelerator, which may be None",
@@ -69,6 +69,21 @@ class AcceleratorFunction(Rule):
                 if torch.accelerator.is_available():
                     torch.accelerator.synchronize()
                 used = torch.accelerator.memory_allocated()
+            """,
+        ),
+        Example(
+            "a function by its own name",
+            before="""
+                from torch.accelerator import synchronize
+
+                synchronize()
+            """,
+            after="""
+                import torch
+                from torch.accelerator import synchronize
+
+                if torch.accelerator.is_available():
+                    synchronize()
             """,
         ),
         Example(
@@ -119,12 +134,17 @@ class AcceleratorFunction(Rule):
             )
 
     def _only_with_accelerator(self, call: ast.Call) -> Fix | None:
-        """Return a fix that puts a call under a guard, None where its value is used or torch has no name here."""
+        """Return a fix that puts a call under a guard, None where its value is used."""
         statement = self.facts.tree.parents[call]
-        if not isinstance(statement, ast.Expr) or not isinstance(call.func, ast.Attribute):
+        if not isinstance(statement, ast.Expr):
             return None
-        question = f"{self.context.source.code(call.func.value)}.is_available()"
-        return Fix((blocks.put_under_guard(self.facts, statement, question),))
+        if isinstance(call.func, ast.Attribute):
+            module = DeviceExpr(self.context.source.code(call.func.value))
+        else:
+            torch = self.devices.torch(call)
+            module = DeviceExpr(f"{torch.text}.accelerator", torch.needs)
+        edit = blocks.put_under_guard(self.facts, statement, f"{module.text}.is_available()")
+        return Fix((edit,), needs=module.needs)
 
     def _fails(self, call: ast.Call) -> bool:
         """Return whether what a call returns is used in a way that None is not, and the program does not ask."""
