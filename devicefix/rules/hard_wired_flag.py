@@ -76,6 +76,7 @@ def _length(devices: ast.expr) -> int | None:
 
 
 _FOLLOWED = How.BOUND | How.PASSED | How.DEFAULT | How.OPTION | How.CHOICE
+_RAY = re.compile(r"\bray\b")
 _STEPS = 4  # from an argument to a literal
 _ON_CPU = re.compile(r"auto|\s*0*[1-9]\d*\s*")  # what Lightning's `devices` may be without GPUs
 _SETTINGS = ("device_map", "accelerator", "max_memory")
@@ -1059,8 +1060,9 @@ class HardWiredFlag(Rule):
     def _requests(self, call: ast.AST, number: ast.expr) -> bool:
         """Return whether an actor or task of ray requests GPUs: https://docs.ray.io/en/latest/ray-core/scheduling/accelerators.html."""
         is_request = isinstance(call, ast.Call) and last_name(call.func) in ("options", "remote")
-        is_request = is_request and self.context.source.holds("ray") and not self.facts.is_guarded(number)
-        return is_request and isinstance(number, ast.Constant) and bool(number.value)
+        is_request = is_request and _RAY.search(self.context.source.text) is not None
+        is_request = is_request and isinstance(number, ast.Constant) and bool(number.value)
+        return is_request and not self.facts.is_guarded(number)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Iterator[Finding]:
         if node.value is not None:
