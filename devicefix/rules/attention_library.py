@@ -330,8 +330,9 @@ class AttentionLibrary(Rule):
             return
         if not found.names:
             message = f"`{found.package}` needs CUDA; import it only if CUDA is available"
+        elif not (functions := list(filter(is_attention, found.names))):
+            message = f"`{found.package}` needs CUDA; without CUDA, use `torch.unbind`"
         else:
-            functions = list(filter(is_attention, found.names)) or found.names
             used = " and ".join(f"`{function}`" for function in functions)
             need = "need" if " and " in used else "needs"
             instead = "without CUDA, use `torch.nn.functional.scaled_dot_product_attention`"

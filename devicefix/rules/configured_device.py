@@ -368,9 +368,8 @@ class ConfiguredDevice(Rule):
         stars = "**" if isinstance(parent, ast.keyword) and parent.arg is None else ""
         is_whole = stars or self.facts.call(parent, "hydra.utils.instantiate")
         what = f"`{stars}{code}` passes" if is_whole else f"`{code}` is"
-        message = (
-            f"{what} `{texts[0]}` (set in {shown}), which may not be available; without CUDA, use {advice}"
-        )
+        devices = " or ".join(f"`{text}`" for text in texts)
+        message = f"{what} {devices} (set in {shown}), which may not be available; without CUDA, use {advice}"
         if self.context.accelerator is not None or is_whole:
             return self.finding(
                 value, message, unless="because the call passes all settings" if is_whole else ""

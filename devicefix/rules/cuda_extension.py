@@ -231,7 +231,7 @@ class CudaExtension(Rule):
             return
         self._reported = True  # one finding for a list of extensions
         advice = "build it only if the toolkit is available, and add a CPU path in plain torch"
-        fix, unless = None, "because the extension is not in a list passed directly to `setup`"
+        fix, unless = None, "because the extension is not in a list passed directly to setuptools' `setup`"
         extensions = self.facts.tree.parents.get(node)
         if isinstance(extensions, ast.List) and (setup := self._setup(extensions)) is not None:
             if self._is_all(node) or not any(keyword.arg in _CODE for keyword in setup.keywords):

@@ -216,10 +216,14 @@ class CudaVersion(Rule):
             if self._taken_apart(use) and not self.facts.built.is_guarded(use):
                 text = self.context.source.quoted(f"{{}} or {default}")
                 roomy = isinstance(self.facts.tree.parents.get(use), ast.Call)
-                fix = self.context.edit(use, (text if roomy else f"({text})").format, self.devices.torch(use))
+                text = text if roomy else f"({text})"
+                fix = self.context.edit(use, text.format, self.devices.torch(use))
                 builds = self.devices.path.endswith("setup.py")  # where a version decides what is built
-                advice = "choose what `setup.py` builds in that case" if builds else f"add `or {default}`"
-                message = f"`{self.context.source.code(use)}` is None in a build without CUDA; {advice}"
+                code = self.context.source.code(use)
+                advice = (
+                    "choose what `setup.py` builds in that case" if builds else f"use `{text.format(code)}`"
+                )
+                message = f"`{code}` is None in a build without CUDA; {advice}"
                 yield self.finding(use, message, None if builds else fix)
 
     def _uses(self, node: ast.expr) -> Iterator[ast.expr]:

@@ -175,8 +175,10 @@ class DisabledScaler(Rule):
             case ast.Subscript(value=value, slice=ast.Constant(value=str(key)), ctx=ast.Load()) if (
                 value is state and key in _KEYS and not self._is_on(item, f'"{key}"', f"'{key}'")
             ):
-                advice = "use 1.0 instead" if key == "scale" else "check `is_enabled()` first"
-                message = f"the state of a `GradScaler` is empty without CUDA, so it has no `{key}`; {advice}"
+                advice = "use 1.0 instead" if key == "scale" else "check for the key first"
+                message = (
+                    f"the state of a CUDA `GradScaler` is empty without CUDA, so it has no `{key}`; {advice}"
+                )
                 yield self.finding(item, message, self._get(item) if key == "scale" else None)
 
     def _get(self, item: ast.Subscript) -> Fix | None:

@@ -46,6 +46,7 @@ from devicefix.rules.shared.library_facts import (
 
 _BY_NAME = "only the name of the setting suggests CUDA"
 _LOADS = "selects a CUDA device, which may not exist; use it only if CUDA is available"
+_MAY_LOAD = "may select CUDA; use it only if CUDA is available"
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
 _ASKED = re.compile(r"cuda|gpu", re.I)
@@ -997,7 +998,7 @@ class HardWiredFlag(Rule):
             return
         if _FLAG.fullmatch(target.attr) and self._foreign(target.value) and not self._asked(node):
             fix = self.context.replace(node.value, self.devices.available(node, of_cuda=True), _BY_NAME)
-            yield self.finding(node, self._message(f"{dotted(target) or target.attr} = True"), fix)
+            yield self.finding(node, self._message(f"{dotted(target) or target.attr} = True", fix), fix)
 
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         yield from self._check_method(node)
@@ -1017,8 +1018,8 @@ class HardWiredFlag(Rule):
                 self.context.mark_handled(keyword.value)
                 yield self._trainer(node, keyword.value)
             elif self._is_flag(node, keyword):
-                message = self._message(f"{keyword.arg}={code}")
-                yield self.finding(node, message, self._switched(name, keyword))
+                fix = self._switched(name, keyword)
+                yield self.finding(node, self._message(f"{keyword.arg}={code}", fix), fix)
             elif self._is_number(node, keyword) and self._foreign(node.func) and not self._asked(node):
                 message = f"`{keyword.arg}={code}` may select a GPU by index"
                 message += "; without CUDA, pass the library's value for the CPU"
@@ -1084,8 +1085,8 @@ class HardWiredFlag(Rule):
             if isinstance(parents[use], ast.keyword) and isinstance(call, ast.Call):
                 name = self.facts.resolve(call.func)
                 if name is not None and self._is_flag(call, keyword):
-                    message = self._message(f'"{keyword.arg}": True')
-                    yield self.finding(keyword.value, message, self._switched(name, keyword))
+                    fix = self._switched(name, keyword)
+                    yield self.finding(keyword.value, self._message(f'"{keyword.arg}": True', fix), fix)
                     return
 
     def visit_arguments(self, node: ast.arguments) -> Iterator[Finding]:
@@ -1105,12 +1106,13 @@ class HardWiredFlag(Rule):
         for node, leaf in self._leaves(name, value) if name.endswith(_SETTINGS) else ():
             advice, fix = "", None
             if name == "device_map" and self._maps_to_cuda(leaf):
-                advice, fix = _LOADS, self._on_cpu(node, leaf)
+                fix = self._on_cpu(node, leaf)
+                advice = _MAY_LOAD if _UNSEEN in fix.why else _LOADS
             elif name == "accelerator" and is_constant(leaf, *_GPU):
                 what = "a GPU" if is_constant(leaf, "gpu") else "CUDA"
                 advice = f'needs {what}; use "auto", which uses a GPU if there is one'
             elif name == "max_memory" and self._names_gpus(leaf):
-                advice = "refers to GPUs by index; without CUDA, leave them out"
+                advice = 'refers to GPUs by index; without CUDA, use only the key "cpu"'
             known = {node, leaf} & self.context.handled  # two settings may be of one variable
             if advice and not known and not self.facts.is_guarded(leaf):
                 self.context.mark_handled(node, leaf)
@@ -1157,7 +1159,8 @@ class HardWiredFlag(Rule):
         named = [name for name in holders if name.endswith(_ATTENTION)]
         if taken or named:
             setting = f"{named[0] if named else _ATTENTION}={self.context.source.code(node)}"
-            message = f'`{setting}` needs flash-attn, which needs CUDA; without CUDA, use "sdpa"'
+            needs = "needs" if taken else "may need"
+            message = f'`{setting}` {needs} CUDA; without CUDA, use "sdpa"'
             fix = self.context.chosen_with_cuda(node) if taken else None
             fix = fix or self.context.when_cuda(node, '"sdpa"', "" if taken else _UNSEEN)
             yield self.finding(node, message, fix)
@@ -1201,7 +1204,7 @@ class HardWiredFlag(Rule):
         passed = [*node.args, *(each.value for each in node.keywords if each.arg != "gpu_id")]
         if method == XFORMERS:
             if not self._libraries.copes(node, "xformers"):
-                message = f"`{method}` needs xformers, which needs CUDA; call it only if CUDA is available"
+                message = f"`{method}` needs xformers and CUDA; call it only if CUDA is available"
                 yield self.finding(node, message)
         elif method == ATTENTION_BACKEND:
             backend = str(passed[0].value) if passed and isinstance(passed[0], ast.Constant) else ""
@@ -1273,8 +1276,9 @@ class HardWiredFlag(Rule):
         finding = self.finding(call, message, both)
         return finding if number else finding.unsafe("without CUDA, the fixed program uses a single process")
 
-    def _message(self, setting: str) -> str:
-        return f"`{setting}` makes the library use CUDA; set it to `torch.cuda.is_available()`"
+    def _message(self, setting: str, fix: Fix) -> str:
+        makes = "may make" if _BY_NAME in fix.why else "makes"
+        return f"`{setting}` {makes} the library use CUDA; set it to `torch.cuda.is_available()`"
 
     def _is_number(self, call: ast.Call, keyword: ast.keyword) -> bool:
         """Return whether a keyword is the number of a GPU, such as `device_id=0` or `gpu_id=options.gpu_id`.

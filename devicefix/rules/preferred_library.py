@@ -202,10 +202,13 @@ class PreferredLibrary(Rule):
         if call is None or self.facts.is_guarded(call):
             return
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
-        if all(isinstance(value, ast.Constant) and value.value in _WORKS_ON_CPU[name] for value in values):
+        known = [value.value for value in values if isinstance(value, ast.Constant)]
+        fails = any(value not in _WORKS_ON_CPU[name] for value in known)
+        if not fails and len(known) == len(values):
             return
         statement = self.facts.tree.parents[call]
-        message = f"`{name}` raises an error in builds without CUDA; call it only if CUDA is available"
+        raises = "raises" if fails else "may raise"
+        message = f"`{name}` {raises} an error in builds without CUDA; call it only if CUDA is available"
         if isinstance(statement, ast.Expr):
             fix = self.context.put_under_guard(statement)
             yield self.finding(call, message, fix)

@@ -99,9 +99,19 @@ def test_a_command_has_each_option_once(command: str) -> None:
         ),
         ("for d in {f'cuda:{i}' for i in n}: x.to(d)", "(unsafe: on a CPU, this element may equal"),
         ("d = {f'cuda:{i}': 1 for i in n}; x.to([*d][0])", "(unsafe: line 5 distinguishes this device"),
+        ("reader = library.Reader(gpu=True)", "`gpu=True` may make the library use CUDA"),
+        ("library.load(device_map='cuda')", "`device_map='cuda'` may select CUDA"),
+        ("library.load(attn_implementation='flash_attention_2')", "_2'` may need CUDA"),
+        ("library.load(max_memory={0: '9GB'})", '; without CUDA, use only the key "cpu"'),
+        ("torch.backends.cuda.preferred_linalg_library(n)", "_library` may raise an error in builds"),
+        ("torch.backends.cuda.preferred_linalg_library('magma')", "_library` raises an error in builds"),
+        ("new = torch.version.cuda >= '11'", "; use `(torch.version.cuda or '0.0')`"),
+        ("new = float(torch.version.cuda)", '; use `torch.version.cuda or "0.0"`'),
+        ("print(scaler.state_dict()['growth_factor'])", "`growth_factor`; check for the key first"),
+        ("from xformers.ops import unbind\nunbind(x, 0)", "; without CUDA, use `torch.unbind`"),
     ],
 )
 def test_the_message_says_what_the_fix_does(line: str, expected: str) -> None:
-    source = f"import operator\nimport torch\nfrom omegaconf import OmegaConf\n\n{line}\n"
+    source = f"import operator, library\nimport torch\nfrom omegaconf import OmegaConf\n\n{line}\n"
     message = next(finding.message for finding in analyze(source).findings if expected in finding.message)
     assert "; line 5" not in message
