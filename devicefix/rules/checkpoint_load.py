@@ -14,8 +14,9 @@ from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import with_keyword
 from devicefix.rules.base import Example, Rule
 
-_ELSEWHERE = "`map_location` selects a CUDA device, which may not exist; use it only if CUDA is available"
+_ELSEWHERE = "`map_location` {problem}; use it only if CUDA is available"
 _NOWHERE = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
+_NONE = "loading a GPU checkpoint fails without CUDA; pass another `map_location`"
 _NAMES = ("map_location", "_map_location")
 _LOADS = re.compile(r"\bload(?:_state_dict_from_url)?\b")
 _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)
@@ -455,7 +456,8 @@ class CheckpointLoad(Rule):
                 cuda_device(self.facts, given) or self.facts.call(given, "torch.cuda.current_device")
             )
             fix = self._shared(given) or self.context.when_cuda(given, '"cpu"', why, of_cuda=of_cuda)
-            yield self.finding(given, _ELSEWHERE, fix)
+            problem = "may select a CUDA device" if why else "selects a CUDA device, which may not exist"
+            yield self.finding(given, _ELSEWHERE.format(problem=problem), fix)
 
     def _shared(self, given: ast.expr) -> Fix | None:
         """Return the fix that makes a location the device that the module has, or None."""
@@ -479,7 +481,7 @@ class CheckpointLoad(Rule):
                 return with_keyword("map_location", code())(text)
 
             fix = self.context.edit(node, located, use)
-        yield self.finding(node, _NOWHERE, fix)
+        yield self.finding(node, _NOWHERE if given is None else _NONE, fix)
 
     def _location(self, node: ast.Call) -> tuple[Callable[[], str], DeviceExpr]:
         """Return the code of a location, and what it needs: several calls share a constant of the module."""

@@ -26,7 +26,7 @@ _NO_FLOAT32 = (
 )
 _STILL_ON = (
     "this disables autocast only for CUDA, but the surrounding code may use autocast for the program's device;"
-    " pass the type of that device"
+    " use `torch.autocast(device.type, enabled=False)`"
 )
 _BY_DEFAULT = "autocast defaults to float16 with CUDA, but to bfloat16 on a CPU; pass `dtype=torch.float16`"
 _BFLOAT16_ON_CPU = "on a CPU, the program may already compute in bfloat16"

@@ -21,7 +21,8 @@ from devicefix.rules.shared.called_below import called_below
 
 _MOVES = "`.cuda()` needs CUDA; use `.to(device)`"
 _MOVES_TO = "`.cuda(...)` needs CUDA; without CUDA, use the CPU"
-_SKIPPED = "on a CPU, the program also skips the other effects of the project's `cuda` method"
+_MOVES_TO_ANY = "`.cuda(...)` needs CUDA; use an accelerator if one is available"
+_SKIPPED = "on a CPU, the program may also skip the other effects of the project's `cuda` method"
 _INTERPRETERS = ("torch.fx.Interpreter", "torch.fx.Transformer")
 _IN_GRAPH = "on a CPU, the FX graph may change the tensor itself instead of a copy"
 
@@ -696,7 +697,7 @@ class CudaCall(Rule):
             yield self.finding(node, message)
         elif shows_class(self.context, node):
             message = (
-                "`.cuda()` needs CUDA, and the code handles an AttributeError that `.to(device)` may not raise; check"
+                "`.cuda()` needs CUDA, and the code handles an error that `.to(device)` may not raise; check"
                 " the type of the object instead"
             )
             yield self.finding(node, message)
@@ -772,10 +773,14 @@ class CudaCall(Rule):
         if _is_storage(self.context, node):
             message = "`.cuda()` needs CUDA, and storages reject `.to(device)`; call `.cuda()` only if CUDA is available"
             return self.finding(node, message, fix)
+        if is_negative(target):
+            message = "`.cuda(...)` needs CUDA and rejects a negative index; use `.to(device)`"
+            return self.finding(node, message)
         if fix is None:
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
             return self.finding(node, f"{message}; pass a `torch.device` to `.to(...)` instead")
-        return self.finding(node, _MOVES if target is None else _MOVES_TO, fix)
+        moves_to = _MOVES_TO if self.context.accelerator is None else _MOVES_TO_ANY
+        return self.finding(node, _MOVES if target is None else moves_to, fix)
 
 
 def _interprets(facts: Facts, node: ast.AST) -> bool:

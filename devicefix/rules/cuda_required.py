@@ -16,7 +16,7 @@ from devicefix.rewrite.blocks import can_unwrap, operand, remove, unwrap, withou
 from devicefix.rewrite.lines import ends_its_lines
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.checks import Checks
-from devicefix.rules.shared.refusals import MESSAGE, Refusals, Verdict
+from devicefix.rules.shared.refusals import PERHAPS, Refusals, Verdict
 
 
 class CudaRequired(Rule):
@@ -1142,7 +1142,7 @@ class CudaRequired(Rule):
                     "because the other branches assign more than the device" if self._binds(others) else ""
                 )
                 yield self.finding(
-                    rest[0], f"{MESSAGE}; use the CPU instead", None if unless else fix, unless
+                    rest[0], f"{PERHAPS}; use the CPU instead", None if unless else fix, unless
                 )
 
     def _binds(self, statements: Iterable[ast.stmt]) -> bool:
@@ -1179,7 +1179,10 @@ class CudaRequired(Rule):
                     verdict = self._refusals.verdict(node, (given[0], False), self._ends.error_of(last))
                     does_more = any(has_effects(self.facts, each) for each in ast.iter_child_nodes(call))
                     alone = not (before or own.decorator_list or does_more)
-                    yield from self._judged(node, verdict, (remove(self.facts, node),) if alone else ())
+                    edits = (remove(self.facts, node),) if alone else ()
+                    yield from self._judged(
+                        node, verdict, edits, unless="because the call may do more than check for CUDA"
+                    )
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Iterator[Finding]:
         *tests, last = node.values
@@ -1216,6 +1219,7 @@ class CudaRequired(Rule):
         verdict: Verdict | None,
         edits: tuple[Edit, ...],
         other: Sequence[ast.stmt] = (),
+        unless: str = "because the statement contains other code",
     ) -> Iterator[Finding]:
         """Yield the finding of a refusal that only a machine without CUDA reaches.
 
@@ -1224,6 +1228,7 @@ class CudaRequired(Rule):
             verdict: what to do with it; None where it is right.
             edits: what takes it away; nothing where a person has to do it.
             other: what runs where it does not refuse, and so only with CUDA if it stays.
+            unless: why there are no edits, where the refusal can go.
         """
         if verdict is None:
             self.context.mark_handled(*(part for each in other for part in ast.walk(each)))
@@ -1231,7 +1236,7 @@ class CudaRequired(Rule):
         if not verdict.removable:
             yield self.finding(place, verdict.message)
         elif not edits:
-            yield self.finding(place, verdict.message).unfixed("because the statement contains other code")
+            yield self.finding(place, verdict.message).unfixed(unless)
         elif self._is_tried_alone(self.facts.tree.statement(place)):
             yield self.finding(place, f"{verdict.message} and the error handler")
         else:

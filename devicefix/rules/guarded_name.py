@@ -300,9 +300,14 @@ class GuardedName(Rule):
         for name, place in self._names.bound(node.body):
             use = self._names.use(name, node)
             if use is not None:
-                used = f"but line {use.lineno} also uses it without CUDA; define it for the CPU, too"
+                if self._names.is_bound_beside(name, node):
+                    message = f"`{name}` may be undefined without CUDA, but line {use.lineno} uses it"
+                else:
+                    message = (
+                        f"`{name}` is defined only with CUDA, but line {use.lineno} also uses it without CUDA"
+                    )
                 where = place if self.facts.tree.statement(place) in assigned else node.test
-                yield self.finding(where, f"`{name}` is defined only with CUDA, {used}")
+                yield self.finding(where, f"{message}; define it for the CPU, too")
 
     def visit_Assign(self, node: ast.Assign) -> Iterator[Finding]:
         """Check a name that is moved to CUDA under a flag of the user's."""
@@ -315,8 +320,11 @@ class GuardedName(Rule):
             use = self._names.use(name, guard)
             if use is not None:
                 flag = self.context.source.code(guard.test)
-                message = f"`{name}` is defined only if `{flag}` is true, but line {use.lineno} also uses it if `{flag}` is false"
-                yield self.finding(place, f"{message}; define it for the CPU, too")
+                if self._names.is_bound_beside(name, guard):
+                    message = f"`{name}` may be undefined if `{flag}` is false, but line {use.lineno} uses it"
+                else:
+                    message = f"`{name}` is defined only if `{flag}` is true, but line {use.lineno} also uses it if `{flag}` is false"
+                yield self.finding(place, f"{message}; define it in that case, too")
 
 
 def _moves(node: ast.AST) -> bool:

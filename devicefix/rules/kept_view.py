@@ -378,6 +378,14 @@ def _array(held: Held) -> ast.Call | None:
     return next((one for one in around if isinstance(one, ast.Call) and last_name(one.func) == "numpy"), None)
 
 
+def copy_of_array(context: Context, held: Held) -> str:
+    """Return what to pass in place of the array of which a call makes a tensor, in the words of a message."""
+    array = _given(held.copy.call)
+    is_short = isinstance(array, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
+    code = context.source.code(array) if array is not None and is_short else ""
+    return "a copy of the array" if not code or "\n" in code else f"`{code}.copy()`"
+
+
 def _given(call: ast.Call) -> ast.expr | None:
     """Return the array of which a call makes a tensor, maybe in the receiver of a move."""
     for node in (call, *ast.walk(call.func)):

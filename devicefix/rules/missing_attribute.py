@@ -88,7 +88,7 @@ class MissingAttribute(Rule):
         if not seen or not isinstance(node.ctx, ast.Load):
             return
         code = self.context.source.code(node.value)
-        message = f"a run showed that `{code}` has no attribute `{node.attr}` without CUDA; use `{code}` itself instead"
+        message = f"a run showed that `{code}` has no attribute `{node.attr}` without CUDA; in that case, use `{code}` itself"
         if has_effects(self.facts, node.value):
             yield self.finding(node, message).unfixed(f"because `{code}` would be evaluated twice")
             return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from devicefix.facts.copies import held_copies
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.kept_view import changed_and_used, copied
+from devicefix.rules.kept_view import changed_and_used, copied, copy_of_array
 
 
 class ReusedBuffer(Rule):
@@ -183,6 +183,8 @@ class ReusedBuffer(Rule):
                 what, path = changed_and_used(held), held.copy.source.path
                 if held.reverse:
                     line = getattr(held.change, "lineno", None)
-                    what = f"line {line} also changes `{path}` before line {held.use} uses it"
-                message = f"this tensor is not a copy on a CPU, so {what}; pass `{path}.copy()`"
+                    used = f" before line {held.use} uses it" if held.use else ", which may be used again"
+                    what = f"{f'line {line}' if line else 'a later change'} also changes `{path}`{used}"
+                copy = copy_of_array(self.context, held)
+                message = f"this tensor is not a copy on a CPU, so {what}; pass {copy}"
                 yield self.finding(held.copy.outer, message, copied(self.context, held))

@@ -115,3 +115,46 @@ def test_the_message_says_what_the_fix_does(line: str, expected: str) -> None:
     source = f"import operator, library\nimport torch\nfrom omegaconf import OmegaConf\n\n{line}\n"
     message = next(finding.message for finding in analyze(source).findings if expected in finding.message)
     assert "; line 5" not in message
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("if fused and not torch.cuda.is_available(): raise OSError", "the program may stop here"),
+        ("try:\n    assert torch.cuda.is_available()\nexcept Exception: print(1)", "this check fails if"),
+        ("try:\n    assert torch.cuda.is_available()\nexcept Exception: exit(1)", "the program stops here"),
+        (
+            "def f():\n    assert torch.cuda.is_available()\n    run(a.xformers)",
+            "this code may need `xformers`",
+        ),
+        (
+            "def f(x):\n    log()\n    if not x: exit(1)\nf(torch.cuda.is_available())",
+            "because the call may do more",
+        ),
+        ("if torch.cuda.is_available(): x = 1\nprint(x)", "`x` is defined only with CUDA"),
+        ("if torch.cuda.is_available(): x = 1\nprint(x)\nx = 2", "`x` may be undefined without CUDA"),
+        ("if q7: x = y.cuda()\nprint(x)", "also uses it if `q7` is false; define it in that case"),
+        ("if q7: x = y.cuda()\nprint(x)\nx = 2", "`x` may be undefined if `q7` is false"),
+        ("torch.ones(1).cuda(-1)", "rejects a negative index"),
+        ("torch.load(p, map_location=None)", "; pass another `map_location`"),
+        ("torch.load(p, map_location=args.local_rank)", "`map_location` may select a CUDA device; use it"),
+        (
+            "def f(b):\n    t = torch.from_numpy(b[0]).cuda()\n    b += 1\n    return t",
+            "; pass `b[0].copy()`",
+        ),
+        (
+            "class A:\n  def f(self):\n    t = torch.from_numpy(self.b).cuda()\n    t.mul_(2)\n    return t",
+            "line 5 also changes `self.b`, which may be used again;",
+        ),
+    ],
+)
+def test_the_message_is_true_in_this_case(source: str, expected: str) -> None:
+    messages = [finding.message for finding in analyze(f"import torch\n{source}\n").findings]
+    assert any(expected in message for message in messages), messages
+
+
+def test_the_message_names_an_accelerator() -> None:
+    found = analyze("import torch\nx = torch.ones(1).cuda(1)\n", target="accelerator").findings
+    assert [each.message for each in found] == [
+        "`.cuda(...)` needs CUDA; use an accelerator if one is available"
+    ]

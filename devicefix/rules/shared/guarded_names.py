@@ -36,6 +36,12 @@ class GuardedNames:
                         seen.add(name)
                         yield name, node
 
+    def is_bound_beside(self, name: str, node: ast.If) -> bool:
+        """Return whether another place than the body of an `if` binds a name, too."""
+        found = self.facts.tree.scope(node).lookup(name)
+        ways = (self.facts.tree.ancestors(each.node) for each in (found[1] if found else ()))
+        return any(all(parent is not node or child not in node.body for child, parent in way) for way in ways)
+
     def use(self, name: str, node: ast.If) -> ast.expr | None:
         """Return the first use of a name where only the body of an `if` binds it, and the guard may not hold.
 

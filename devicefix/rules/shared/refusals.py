@@ -22,6 +22,9 @@ from devicefix.facts.values import device_named, last_name
 from devicefix.rules.shared.libraries import CudaLibraries
 
 MESSAGE = "the program stops here if CUDA is not available"
+PERHAPS = "the program may stop here if CUDA is not available"
+_FAILS = "this check fails if CUDA is not available"
+_CAUGHT = "the program may catch the check's error"
 
 # An option or attribute that is called so may hold a request for a device.
 _REQUEST = re.compile(r"cuda|gpu|cpu|device|nccl|accelerat", re.I)
@@ -94,15 +97,21 @@ class Refusals:
             return Verdict(
                 "the test stops here if CUDA is not available; skip the test, or let it run on a CPU"
             )
+        # The test may ask for something else as well, or the user for the GPU.
+        problem = PERHAPS if request is Request.OPEN or self._open(condition[0]) else MESSAGE
         library = self.libraries.needed_by(self.function(site), site)
         if library is not None:
-            return Verdict(f"{MESSAGE}; this code needs `{library}`, so add a CPU path")
+            needs = "needs" if self.libraries.required is not None else "may need"
+            return Verdict(f"{problem}; this code {needs} `{library}`, so add a CPU path")
         if error in _MEANT_TO_BE_CAUGHT:
             return Verdict(
-                "the program, or the import of this file, stops here if CUDA is not available; remove the check unless other code relies on it"
+                f"{problem.replace('program', 'program, or the import of this file,')}; remove the check unless other code relies on it"
             )
         doubt = self._doubt(site, condition, error, request)
-        return Verdict(f"{MESSAGE}; remove the check", removable=True, why=doubt)
+        ends = self.facts.guards.refusals
+        if doubt == _CAUGHT or not all(ends.refuses(each.body) for each in ends.handlers(site, error)):
+            problem = _FAILS  # the program may go on
+        return Verdict(f"{problem}; remove the check", removable=True, why=doubt)
 
     def _doubt(self, site: ast.AST, condition: Condition, error: str | None, request: Request) -> str:
         """Return why it may be wrong to remove a refusal, an empty text if it is not."""
@@ -112,7 +121,7 @@ class Refusals:
             return "the check rejects only some uses, which may need CUDA"
         if self._only_checks(self.function(site), site):
             return "this function only validates requirements of other code, which may need CUDA"
-        return "the program catches the check's error" if self._is_caught(site, error, _CALLERS) else ""
+        return _CAUGHT if self._is_caught(site, error, _CALLERS) else ""
 
     def is_requested(self, site: ast.AST) -> bool:
         """Return whether a condition around a place names a device."""
