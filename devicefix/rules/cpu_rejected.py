@@ -375,7 +375,8 @@ class CpuRejected(Rule):
         if self._guards.refusal(node) is not None or self._ends.both(node):
             return
         for branch, truth in ((node.body, False), (self._guards.otherwise(node), True)):
-            last = self._ends.last(branch) or self._follows(branch)
+            at_once = self._ends.last(branch)
+            last = at_once or self._follows(branch)
             if last is not None:
                 missing = missing_device(self.facts, node.test, truth)
                 if missing or self._checks.is_false_on_a_cpu(node.test, truth):
@@ -384,6 +385,8 @@ class CpuRejected(Rule):
                         if missing
                         else self._needed(node.test)
                     )
+                    if at_once is None:
+                        message = message.replace("the program stops here", "this check fails")
                     stops = bool(missing) or asks_tensor(node.test)
                     yield from self._asked(node, node.test, message, last, stops)
             elif self._may_ask_tensors and asks_tensor(node.test):
@@ -437,8 +440,14 @@ class CpuRejected(Rule):
 
     def _needed(self, test: ast.expr) -> str:
         """Return the message for a check that is false wherever CUDA is not available."""
-        if any(isinstance(part, ast.expr) and self._checks.counts(part) for part in ast.walk(test)):
-            return f"{MESSAGE} or there are too few GPUs; check the GPU count only if CUDA is available"
+        if counts := [
+            part for part in ast.walk(test) if isinstance(part, ast.Compare) and self._checks.counts(part)
+        ]:
+            is_exact = any(
+                isinstance(operator, ast.Eq | ast.NotEq) for each in counts for operator in each.ops
+            )
+            wrong = "too few or too many" if is_exact else "too few"
+            return f"{MESSAGE} or there are {wrong} GPUs; check the GPU count only if CUDA is available"
         if asks_tensor(test):
             return "this check rejects CPU tensors; add a CPU path"
         return f"{MESSAGE}; add a CPU path"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from devicefix.devices.context import Context
@@ -18,6 +19,7 @@ _BUILT = "torch.utils.cpp_extension."
 _RAISING = ("subprocess.check_call", "subprocess.check_output")
 _RAISING_WITHOUT_SHELL = ("subprocess.run", "subprocess.call", "subprocess.Popen")
 _IMPORT = "importlib.import_module"
+_IMPORTING = re.compile(r"\bimport(?= \w+ only if)")  # in advice
 _READING = ("subprocess.getoutput", "subprocess.getstatusoutput", "os.popen")
 
 
@@ -674,8 +676,11 @@ class CudaOnlyLibrary(Rule):
     def _unasked(self, statement: ast.Import | ast.ImportFrom, library: str, advice: str) -> Finding | None:
         """Return the finding for an import that may fail, and whose use needs the library or CUDA, None if it copes."""
         if (use := next(self._libraries.optional.unasked(statement, library), None)) is not None:
-            missing = f" and may not be installed (see line {statement.lineno}), but this line uses it without a check"
-            return self._missing(use, library, missing, advice)
+            line = f"(see line {statement.lineno}), but this line uses it without"
+            missing = f" and may not be installed {line} a check"
+            if self._libraries.optional.is_checked(statement):
+                missing = f" and is imported only under a check {line} that check"
+            return self._missing(use, library, missing, _IMPORTING.sub("use", advice))
         call = next(self._libraries.optional.without_cuda(statement, library), None)
         return None if call is None else self._installed(call, statement, library)
 

@@ -132,7 +132,7 @@ class CudaOnlySetting(Rule):
         flag = given["capturable"]
         is_for_any = self.context.accelerator is not None
         available = self.devices.beyond_mps(flag) if is_for_any else self.devices.available(flag)
-        why = "this optimizer may need `capturable=True`" if _may_refuse(call, given) else ""
+        why = "`False` may raise an error if `lr` is a tensor" if _may_refuse(call, given) else ""
         where = "a CPU and on MPS" if is_for_any else "a CPU"
         message = f"`capturable=True` raises an error on {where}; use `False` there"
         return self.finding(flag, message, self.context.replace(flag, available, why))

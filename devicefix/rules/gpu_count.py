@@ -18,6 +18,7 @@ _NOT_COUNTED = "a number below 1 may be intended here"
 _MAY_BE_MEANT = "the loop may be meant to do nothing without a GPU"
 _ASKED = "a configuration file may check whether the number is 0"
 _ONE_OF_SEVERAL = "without CUDA, the fixed program uses GPU index 0"
+_ANY = "torch.accelerator.device_count"
 _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "setattr", "signature", "wraps"}
 
 
@@ -877,7 +878,7 @@ class GpuCount(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if self.facts.call(node, *COUNTS):
             for count in self._zeros(node) if self.facts.is_guarded(node) else (node,):
-                yield from self._check(count)
+                yield from self._check(count, _problem_of(self.facts.call(node, _ANY)))
 
     def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
         """Check the function itself, as an argument, such as that of a resolver for configuration files."""
@@ -889,45 +890,45 @@ class GpuCount(Rule):
             advice = "check that the code using it works without a GPU"
             if fix is not None:
                 advice = "pass a function that returns at least 1"
-            yield self.finding(node, f"`{name}` returns 0 without CUDA; {advice}", fix)
+            problem = "may return 0" if name == _ANY else "returns 0 without CUDA"
+            yield self.finding(node, f"`{name}` {problem}; {advice}", fix)
 
-    def _check(self, count: ast.expr) -> Iterator[Finding]:
-        """Check where a number goes that is 0 without CUDA."""
+    def _check(self, count: ast.expr, problem: str) -> Iterator[Finding]:
+        """Check where a number goes that is 0 without CUDA, which is a problem with a place for what it is then."""
         checks = list(self._refused.checks(count))
         if checks:
             self.context.mark_handled(*(check for check, _ in checks))
-            yield self._found(count, removed=[edit for _, edits in checks for edit in edits])
+            yield self._found(count, problem, removed=[edit for _, edits in checks for edit in edits])
             return
         harmed, whole = self._counts.judge(count)
         if count in harmed and self._counts.is_checked(count):
-            problem = "the list built from the number of GPUs is empty without CUDA"
             advice = "check for an empty list wherever the elements are used"
-            yield self.finding(count, f"{problem}; {advice}")
+            yield self.finding(count, f"the list built from {problem.format('empty')}; {advice}")
             return
         if whole:
-            yield self._found(count)
+            yield self._found(count, problem)
             return
         for use, harm in harmed.items():
             if use not in self._reported:
                 self._reported.add(use)
                 known = self._counts.is_natural if harm is Harm.ERROR else self._counts.is_count
-                yield self._found(use, "" if known(use) else _NOT_COUNTED)
+                yield self._found(use, problem, "" if known(use) else _NOT_COUNTED)
         uses = self._counts.uses.follow(count).uses
         for use in uses:
             if use not in harmed and self._counts.works(use):
-                yield self._found(use, _MAY_BE_MEANT)
+                yield self._found(use, problem, _MAY_BE_MEANT)
         if any(self._counts.escapes(use) for use in uses if use not in harmed):
-            message = "the number of GPUs is 0 without CUDA; check that the code using it works without a GPU"
-            yield self.finding(count, message)
+            advice = "check that the code using it works without a GPU"
+            yield self.finding(count, f"{problem.format(0)}; {advice}")
 
-    def _found(self, node: ast.expr, why: str = "", removed: Sequence[Edit] = ()) -> Finding:
+    def _found(self, node: ast.expr, problem: str, why: str = "", removed: Sequence[Edit] = ()) -> Finding:
         number = self._number(node)
         if number is not None and not is_only_device(self.context.forwards, number):
             why = _ONE_OF_SEVERAL
         edit = Edit(*self.context.source.span(node), lambda text: f"max({text}, 1)")
         fix = Fix((edit, *removed), why) if self.context.has_builtin(node, "max") else None
-        message = "the number of GPUs is 0 without CUDA; use at least 1"
-        return self.finding(node, message, fix, "because `max` is redefined here")
+        message = f"{problem.format(0)}; use at least 1"
+        return self.finding(node, message, fix, "because `max` may be redefined here")
 
     def _number(self, count: ast.expr) -> ast.expr | None:
         """Return the number of one GPU that is made of the number of all: `rank % n`, `list(range(n))[0]`."""
@@ -954,3 +955,8 @@ class GpuCount(Rule):
             case ast.Assign(targets=[target]):
                 values = [binding.value for binding in self.facts.bindings(target)]
                 yield from (value for value in values if value is not None and is_zero(value))
+
+
+def _problem_of(is_of_any: bool) -> str:
+    """Return what is wrong with a number of GPUs, or of accelerators of any kind."""
+    return "the number of accelerators may be {}" if is_of_any else "the number of GPUs is {} without CUDA"

@@ -234,7 +234,10 @@ class GuardedMove(Rule):
     def visit_If(self, node: ast.If) -> Iterator[Finding]:
         fix = self._moves.of_guard(node)
         if fix is not None:
-            yield self.finding(node.test, "this check works but is not needed; use `.to(device)`", fix)
+            problem = "this check works but is not needed"
+            if name := self._moves.defines(node):
+                problem = f"without CUDA, this check leaves `{name}` undefined"
+            yield self.finding(node.test, f"{problem}; use `.to(device)`", fix)
 
     def visit_IfExp(self, node: ast.IfExp) -> Iterator[Finding]:
         fix = self._moves.of_choice(node)
@@ -250,5 +253,5 @@ class GuardedMove(Rule):
         is_test = node is getattr(parent, "test", None)
         is_asked = is_test or isinstance(parent, (ast.BoolOp, ast.UnaryOp, ast.Expr))
         if not is_asked and any(map(self.facts.guards.implies, tests)):
-            message = "without CUDA, this value is false instead of a tensor; use `.to(device)`"
+            message = "without CUDA, this value is false instead of a tensor or module; use `.to(device)`"
             yield self.finding(node, message)

@@ -40,7 +40,7 @@ class NcclBackend(Rule):
     the alternative: with CUDA, the backend is the same as before. A value from the command line still overrides a
     default. With `--target accelerator`, the fix uses the accelerator's own backend (torch 2.6 or later).
 
-    The fix is unsafe if only the name of a variable, option or key suggests a backend. There is no fix if the program
+    The fix is unsafe if only the name of a variable, option or key suggests a backend. There is no fix if the file
     compares such a variable, option or key to `"nccl"` but never to `"gloo"`. There is also no fix if neither the name
     nor the use of a value shows that it is a backend.
     """
@@ -456,19 +456,26 @@ class NcclBackend(Rule):
         is_gloo = isinstance(choice, ast.IfExp) and any(map(_is_gloo, (choice.body, choice.orelse)))
         fix = self.context.chosen_with_cuda(node) if is_gloo else None
         fix = fix or self.context.when_cuda(node, '"gloo"')
-        return self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
+        return self.finding(node, f"the `nccl` backend needs CUDA; {self._advice}", fix)
+
+    @property
+    def _advice(self) -> str:
+        if self.context.accelerator is None:
+            return "without CUDA, use `gloo`"
+        return "without CUDA, use the accelerator's own backend, or `gloo` on a CPU"
 
     def _may_be_backend(self, node: ast.expr) -> Iterator[Finding]:
         """Yield the finding of a value that is called a backend, but is not seen to reach a process group."""
         names = [name for name in names_of_holders(self.facts, node) if "backend" in name.lower()]
         if names and all(allows_gloo(self.facts, name) for name in names):
             fix = self.context.when_cuda(node, '"gloo"', _UNSEEN)
-            yield self.finding(node, "the `nccl` backend needs CUDA; without CUDA, use `gloo`", fix)
+            yield self.finding(node, f"the `nccl` backend needs CUDA; {self._advice}", fix)
         elif names:
-            message = f"the `nccl` backend needs CUDA, and the program never compares `{names[0]}` with `gloo`; add a `gloo` case"
+            name = next(name for name in names if not allows_gloo(self.facts, name))
+            message = f"the `nccl` backend needs CUDA, and this file never compares `{name}` with `gloo`; add a `gloo` case"
             yield self.finding(node, message)
         elif self._may_reach_group(node):
-            yield self.finding(node, "`nccl` needs CUDA if it is used as a backend; without CUDA, use `gloo`")
+            yield self.finding(node, f"`nccl` needs CUDA if it is used as a backend; {self._advice}")
 
     def _reaches_group(self, node: ast.expr) -> bool:
         """Return whether a process group certainly gets the value of a node, or gloo is its alternative."""

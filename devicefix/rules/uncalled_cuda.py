@@ -16,7 +16,7 @@ from devicefix.rules.base import Example, Rule
 
 _OWN = "because the object may have its own `cuda` method"
 _ARGUMENTS = "because of the call's arguments"
-_UNBOUND = "`torch.Tensor.cuda` needs CUDA; use `.to(device)`"
+_ADVICE = "needs CUDA; use `.to(device)`"
 _STORED = "the `cuda` method needs CUDA; use a function that calls `.to(device)`"
 _METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.module.Module.cuda")
 _BY_NAME = ("getattr", "methodcaller", "attrgetter")
@@ -217,13 +217,15 @@ class UncalledCuda(Rule):
         if is_method:
             kept = self._may_be_own(node.func) or self._shows_torch(node.func)
             fix = None if kept else self._moved(node, node.args)
-            yield self.finding(node, _UNBOUND, fix, _OWN if kept else _ARGUMENTS)
+            yield self.finding(
+                node, f"`{self.facts.resolve(node.func)}` {_ADVICE}", fix, _OWN if kept else _ARGUMENTS
+            )
         elif isinstance(node.func, ast.Call) and _names_cuda(node.func, "getattr", 1):
             (receiver, *_) = node.func.args
             kept = custom_cuda(self.context, receiver) is not CustomCuda.NEVER
             kept = kept or may_be_storage(self.context, receiver) or shows_class(self.context, node)
             fix = None if kept or node.args else self._moved(node, [receiver])
-            message = '`getattr(..., "cuda")` needs CUDA; use `.to(device)`'
+            message = f'`getattr(..., "cuda")(...)` {_ADVICE}'
             yield self.finding(node, message, fix, _OWN if kept else _ARGUMENTS)
         elif any(_names_cuda(node, each, 0) for each in ("methodcaller", "attrgetter")) or (
             _names_cuda(node, "getattr", 1) and self._is_method(node, node.args[0])
@@ -246,7 +248,7 @@ class UncalledCuda(Rule):
                 moved = f"lambda {name}: {name}.to({device.text})"
                 fix = self.context.replace(node, DeviceExpr(moved, device.needs))
             unless = _OWN if mapped else "because the method's uses are unknown"
-            yield self.finding(node, _UNBOUND, fix, unless)
+            yield self.finding(node, f"`{self.facts.resolve(node)}` {_ADVICE}", fix, unless)
         elif self._is_method(node, node.value):
             yield self.finding(node, _STORED)
 

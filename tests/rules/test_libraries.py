@@ -48,7 +48,10 @@ def test_the_names_of_programs_differ() -> None:
             "from flash_attn import flash_attn_func\nflash_attn_func(*x)",
             "transpose the sequence and head dimensions",
         ),
-        ("from flash_attn import flash_attn_varlen_func", "call it on each sequence separately"),
+        (
+            "from flash_attn import flash_attn_varlen_func",
+            "on each sequence, and transpose the sequence and head dimensions",
+        ),
         ("import apex.amp", "disable themselves without CUDA"),
     ],
 )

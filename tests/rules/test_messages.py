@@ -158,3 +158,39 @@ def test_the_message_names_an_accelerator() -> None:
     assert [each.message for each in found] == [
         "`.cuda(...)` needs CUDA; use an accelerator if one is available"
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "target"),
+    [
+        ("torch.nn.Module.cuda(net)", "`torch.nn.Module.cuda` needs CUDA", "cuda"),
+        ('getattr(x, "cuda")()', '`getattr(..., "cuda")(...)` needs CUDA', "cuda"),
+        ("x = 3 // torch.accelerator.device_count()", "the number of accelerators may be 0; use", "cuda"),
+        ("x = 3 // torch.cuda.device_count()", "the number of GPUs is 0 without CUDA; use", "cuda"),
+        ("assert torch.cuda.device_count() == 2", "there are too few or too many GPUs; check", "cuda"),
+        ("assert torch.cuda.device_count() >= 2", "there are too few GPUs; check", "cuda"),
+        (
+            "class A:\n    def f(self):\n        if len(self.gpus) > torch.cuda.device_count():\n"
+            "            self.wrong.append(1)\n\n    def g(self):\n        if self.wrong:\n"
+            "            raise ValueError",
+            "this check fails if CUDA is not available or there are too few GPUs",
+            "cuda",
+        ),
+        (
+            "def f(b):\n    if torch.cuda.is_available():\n        x = b[0].cuda()\n    return x",
+            "without CUDA, this check leaves `x` undefined; use `.to(device)`",
+            "accelerator",
+        ),
+        ("dist.init_process_group('nccl')", "CUDA; without CUDA, use `gloo`", "cuda"),
+        ("dist.init_process_group('nccl')", "use the accelerator's own backend", "accelerator"),
+        (
+            "if torch.cuda.is_available():\n    import cupy\nx = cupy.ones(2)",
+            "imported only under a check (see line 4), but this line uses it without that check; "
+            "use NumPy or torch operators, or use it only if",
+            "cuda",
+        ),
+    ],
+)
+def test_a_message_is_true_where_it_is_shown(code: str, message: str, target: str) -> None:
+    found = analyze(f"import torch\nimport torch.distributed as dist\n{code}\n", target=target).findings
+    assert any(message in finding.message for finding in found), [finding.message for finding in found]

@@ -44,6 +44,12 @@ class GuardedMoves:
         edits = [self._moved(call, use) for call in moves]
         return Fix((*edits, unwrap(self.facts, node)), needs=use.needs, optional=optional)
 
+    def defines(self, node: ast.If) -> str:
+        """Return a name that only a guard defines, and that the program needs without CUDA; empty if there is none."""
+        assigned = (target for each in node.body if isinstance(each, ast.Assign) for target in each.targets)
+        names = (name for target in assigned for name in getattr(target, "elts", [target]))
+        return next((name.id for name in names if self._is_missing(name, node)), "")
+
     def of_choice(self, node: ast.IfExp) -> Fix | None:
         """Return the fix that replaces `x.cuda() if use_cuda else x` by `x.to(device)`, or None."""
         receiver = self._moved_by(node.body)

@@ -86,6 +86,10 @@ class OptionalImports:
             if self.tree.call_of(function) and called in failing and not asking.before(use):
                 yield function
 
+    def is_checked(self, statement: ast.stmt) -> bool:
+        """Return whether an import is under an `if`, and not in a `try` statement."""
+        return isinstance(self._place(statement), ast.If)
+
     def flag(self, statement: ast.stmt) -> ast.expr | None:
         """Return the `True` to which a flag is set where an import succeeds, None if there is no flag."""
         place = self._place(statement)
