@@ -249,9 +249,12 @@ class AsyncName(Rule):
     def _argument(self, node: ast.keyword, functions: set[str]) -> Finding:
         """Return the finding for an argument; the functions are those whose parameter is renamed."""
         call = self.facts.tree.parents[node]
-        if not isinstance(call, ast.Call) or any(other.arg == _NEW for other in call.keywords):
+        if not isinstance(call, ast.Call):
             return self.finding(node, f"{_BROKEN}; use another name")
         function = last_name(call.func)
+        if any(other.arg == _NEW for other in call.keywords):
+            advice = f"keep only `{_NEW}`" if function in _METHODS else "use another name"
+            return self.finding(node, f"{_BROKEN}; {advice}")
         if function in _METHODS | functions:
             message = f"{_BROKEN}; rename the argument to `{_NEW}`, as PyTorch 0.4 did"
             return self.finding(node, message, self._edited([node]))

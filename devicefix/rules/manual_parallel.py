@@ -12,10 +12,8 @@ from devicefix.rules.base import Example, Rule
 _PARALLEL = "torch.nn.parallel"
 _NAMES = ("replicate", "parallel_apply", "data_parallel", "scatter", "gather", "scatter_kwargs")
 _COMM = ("broadcast", "broadcast_coalesced", "reduce_add", "scatter", "gather")
-_PROBLEM = (
-    "is for several GPUs and raises an error without CUDA; call the model directly if there are fewer than two"
-    " GPUs, or use `DataParallel`"
-)
+_PROBLEM = "is for several GPUs and raises an error without CUDA"
+_FEW = "if there are fewer than two GPUs"
 _CHOSEN = re.compile(r"gpu|device_?ids|devices|parallel|world_size", re.I)
 
 
@@ -145,7 +143,11 @@ class ManualParallel(Rule):
             if not self._is_chosen(node):
                 self._reported.add(function)  # one finding for what belongs together
                 called = self.context.source.code(node)
-                yield self.finding(call, f"`{called}(...)` {_PROBLEM}")
+                is_step = name.startswith(f"{_PARALLEL}.comm.")
+                advice = (
+                    f"skip it {_FEW}" if is_step else f"call the model directly {_FEW}, or use `DataParallel`"
+                )
+                yield self.finding(call, f"`{called}(...)` {_PROBLEM}; {advice}")
 
     def _is_chosen(self, node: ast.expr) -> bool:
         """Return whether the program checks the number of GPUs first, or is part of a `DataParallel`."""

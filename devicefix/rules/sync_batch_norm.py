@@ -184,16 +184,25 @@ class SyncBatchNorm(Rule):
         fix = None
         if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
             fix = self.context.when_cuda(node, self.context.source.code(node.args[0]), of_cuda=True)
-        message = "`SyncBatchNorm` needs CUDA; convert the model only if CUDA is available"
-        yield self.finding(node, message, fix, "because of the call's other arguments")
+        message = f"`SyncBatchNorm` needs a GPU in distributed training; convert the model only if {self._wanted} is available"
+        yield self.finding(node, message, fix, "because of the call's arguments")
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         call = self.facts.tree.call_of(node)
         if self.facts.is_guarded(node) or not self._is_value(node):
             return
         fix = self._as_plain(node, call) if call is not None else None
-        message = "`SyncBatchNorm` needs CUDA in distributed training; without CUDA, use a plain layer, such as `BatchNorm2d`"
-        yield self.finding(node, message, fix, "because the number of input dimensions is unknown")
+        message = "`SyncBatchNorm` needs a GPU in distributed training; without CUDA, use a plain layer, such as `BatchNorm2d`"
+        before = self._before(call) if call is not None else None
+        is_known = before is not None and self.facts.resolve(before.func) in _DIMENSIONS
+        is_of_nn = isinstance(node, ast.Attribute) and self.facts.resolve(node.value) == "torch.nn"
+        if not is_known:
+            unless = "because the number of input dimensions is unknown"
+        elif is_of_nn:
+            unless = "because of the call's arguments"
+        else:
+            unless = "because of how the class is imported"
+        yield self.finding(node, message, fix, unless)
 
     def _is_value(self, node: ast.expr) -> bool:
         """Return whether a class is called or passed on, and not only asked for, or a base of another class."""

@@ -3,7 +3,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.arguments import device_argument, device_fix
+from devicefix.devices.arguments import asks_for_index, device_argument, device_fix
+from devicefix.facts.flow.kinds import NUMBERS
 from devicefix.facts.scopes import dotted
 from devicefix.facts.values import cuda_string, current_device
 from devicefix.model import Finding, Fix
@@ -368,14 +369,24 @@ class ToCuda(Rule):
         if fix is not None:
             self.context.mark_handled(target)
             code = self.context.source.code(target)
-            message = f"`.to({code})` needs CUDA"
+            of_cuda = cuda_string(target) or self.facts.call(
+                target, "torch.device", "torch.cuda.current_device"
+            )
+            needed = "CUDA" if of_cuda else self._wanted  # an index is that of any accelerator
+            message, use_cpu = f"`.to({code})` needs {needed}", f"without {self._wanted}, use the CPU"
             if dotted(target) is not None:
-                reason = " if `{}` is a GPU index" if fix.why else ", because `{}` is a CUDA device"
-                message += f"{reason.format(code)}; without CUDA, use the CPU"
+                since = ", because" if self._is_index(target) else " if"
+                message += f"{since} `{code}` is a GPU index; {use_cpu}"
             else:
-                message += "; without CUDA, use the CPU" if ":" in code else "; use `.to(device)`"
+                message += f"; {use_cpu}" if ":" in code else "; use `.to(device)`"
                 fix = self._with_test(node, target, fix)
             yield self.finding(node, message, fix)
+
+    def _is_index(self, target: ast.expr) -> bool:
+        """Return whether a value is certainly the number of a GPU; `x.get_device()` may be -1, for the CPU."""
+        value = self.facts.value(target)
+        is_asked = value is not None and asks_for_index(value)
+        return not is_asked and self.facts.kinds.of(target).are(NUMBERS)
 
     def _is_chosen(self, target: ast.expr) -> bool:
         """Return whether a device is chosen by a test for CUDA, and is the module's own without it."""

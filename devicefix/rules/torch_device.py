@@ -476,7 +476,10 @@ class TorchDevice(Rule):
                 *(part for each in node.args for part in ast.walk(each)), *node.keywords
             )
             code = self.context.source.code(node)
-            finding = self.finding(node, f"`{code}` needs CUDA; select {self._advised}", fix)
+            of_cuda = any(map(cuda_string, _arguments(node)))
+            needed = "CUDA" if of_cuda else self._wanted  # an index is that of any accelerator
+            message = f"`{code}` can't be used without {needed}; select {self._advised}"
+            finding = self.finding(node, message, fix)
             yield checked_for_uses(self.context, node, finding)
 
     def _is_compared(self, node: ast.Call) -> bool:
@@ -518,8 +521,7 @@ class TorchDevice(Rule):
 
     def _choice(self, node: ast.Call) -> Fix | None:
         """Return the fix that chooses the device where it is made, or None."""
-        arguments = [part for each in node.args for part in _unpacked(each)]
-        arguments += [keyword.value for keyword in node.keywords]
+        arguments = _arguments(node)
         if len(arguments) == 1:
             only = arguments[0]
             if self.devices.accelerator and cuda_literal(only) is None:
@@ -531,6 +533,12 @@ class TorchDevice(Rule):
             torch = self.devices.torch(node)
             return self.context.when_cuda(node, f'{torch.text}.device("cpu")')
         return None
+
+
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    """Return the values of all arguments of a call."""
+    given = [part for each in call.args for part in _unpacked(each)]
+    return given + [keyword.value for keyword in call.keywords]
 
 
 def _unpacked(argument: ast.expr) -> list[ast.expr]:

@@ -318,9 +318,13 @@ class UncalledFunction(Rule):
         returns_none = name.removeprefix("torch.cuda.") in _RETURN_NONE
         fix = self.context.when_cuda(node, _NOTHING) if returns_none else None
         advice, more = ("use", "") if fix else ("call", ", and add a CPU path")
+        # torch.cuda.stream(None) does nothing.
+        problem = (
+            "is for CUDA streams" if name == "torch.cuda.stream" else "raises an error if called without CUDA"
+        )
         return self.finding(
             node,
-            f"`{name}` raises an error if called without CUDA; {advice} it only if CUDA is available{more}",
+            f"`{name}` {problem}; {advice} it only if CUDA is available{more}",
             fix,
         )
 

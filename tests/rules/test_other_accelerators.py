@@ -170,7 +170,7 @@ def test_the_message_says_what_to_do() -> None:
     source = f"import torch\n\n{SERVES[0]}\ngpu = local_rank = int('0')\nm.to(gpu)\n"
     finding = analyze(source).findings[-1]
     assert finding.message == (
-        "`.to(gpu)` needs CUDA, because `gpu` is a CUDA device; without CUDA, use the CPU"
+        "`.to(gpu)` needs CUDA, because `gpu` is a GPU index; without CUDA, use the CPU"
         " (unsafe: the fix may affect another accelerator that the project supports,"
         " so use `--target accelerator`)"
     )
@@ -235,3 +235,53 @@ def test_a_message_is_as_sure_as_the_fix() -> None:
     moved, number = (finding.message for finding in analyze(source).findings)
     assert moved.startswith("`.to(rank)` needs CUDA if `rank` is a GPU index; without CUDA, use the CPU")
     assert number.startswith("`0` may be a CUDA device; use it only if CUDA is available (unsafe: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "with_cuda", "with_accelerator"),
+    [
+        (
+            "x.to(0 if y else None)\nr = torch.device(0)\nx.to(r)",
+            "without CUDA; select it",
+            "an accelerator; select",
+        ),
+        ("x.to(f'cuda:{rank}')", "needs CUDA; without CUDA, use", "needs CUDA; without an accelerator, use"),
+        ("nn.SyncBatchNorm.convert_sync_batchnorm(m)", "only if CUDA is", "only if an accelerator is"),
+    ],
+)
+def test_the_condition_fits_the_target(line: str, with_cuda: str, with_accelerator: str) -> None:
+    source = f"import torch\nfrom torch import nn\n\n{line}\n"
+    for target, advice in (("cuda", with_cuda), ("accelerator", with_accelerator)):
+        assert advice in " ".join(each.message for each in analyze(source, target=target).findings)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("for d in ('cuda', 'cpu'):\n    x.to(d)", "the tuple already contains the CPU"),
+        (
+            "d = torch.device('cuda:1')\nt = [d, torch.device('cpu')]\nx.to(t[0])",
+            "the list on line 5 already",
+        ),
+        (
+            "x.to(torch.device('cpu'))\nn = 0 if y else None\nx.to(n)",
+            "`.to(n)` needs CUDA if `n` is a GPU index",
+        ),
+        ("f(torch.cuda.stream)", "`torch.cuda.stream` is for CUDA streams"),
+        (
+            "nn.Sequential(nn.Conv2d(3, 8, 3), nn.SyncBatchNorm(8, process_group=p))",
+            "because of the call's arguments",
+        ),
+        ("nn.Sequential(nn.Conv2d(3, 8, 3), SyncBatchNorm(8))", "because of how the class is imported"),
+        ("nn.SyncBatchNorm(8)", "because the number of input dimensions is unknown"),
+        ("nn.parallel.comm.broadcast(x, [0, 1])", "skip it if there are fewer than two GPUs"),
+    ],
+)
+def test_the_message_is_true(lines: str, message: str) -> None:
+    source = f"import torch\nfrom torch import nn\nfrom torch.nn import SyncBatchNorm\n{lines}\n"
+    assert any(message in each.message for each in analyze(source).findings)
+
+
+def test_an_argument_given_twice_stays_once() -> None:
+    (*_, finding) = analyze("import torch\nx.cuda(async=True, non_blocking=True)\n").findings
+    assert finding.message.endswith("; keep only `non_blocking`")

@@ -30,7 +30,7 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
     found = Followed(uses=uses, variables=followed.variables)
     checks = [context.facts.tree.statement(use).lineno for use in uses if is_refused(context.facts, use)]
     taken = number_taken(context.forwards, device)
-    merged = next(filter(None, (merges(context.facts, each) for each in (device, *uses))), "")
+    merged = next(filter(None, (merges(context.facts, each, device) for each in (device, *uses))), "")
     if merged:
         why = merged
     elif taken is not None:
@@ -50,21 +50,24 @@ def checked_for_uses(context: Context, device: ast.expr, finding: Finding) -> Fi
     return finding.unsafe(why)
 
 
-def merges(facts: Facts, device: ast.expr) -> str:
+def merges(facts: Facts, device: ast.expr, origin: ast.expr | None = None) -> str:
     """Return why a device beside others must not become the same as one of them, empty where it can.
 
     Args:
         facts: the facts of the module.
         device: a device or its name, or a variable that holds it.
+        origin: the device that a finding shows, if it may be on another line.
     """
     parent = facts.tree.parents.get(device)
+    is_here = origin is None or origin.lineno == device.lineno
+    this, at = ("this", "") if is_here else ("the", f" on line {device.lineno}")
     match parent:
         case ast.Set() | ast.SetComp():
-            return "on a CPU, this element may equal another one, so the set may have fewer elements"
+            return f"on a CPU, {this} element{at} may equal another one, so the set may have fewer elements"
         case ast.Dict(keys=[_, _, *_] as keys) if device in keys:
-            return "on a CPU, this key may equal another one and replace its entry"
+            return f"on a CPU, {this} key{at} may equal another one and replace its entry"
         case ast.List(elts=elements) | ast.Tuple(elts=elements) if facts.once(_holds_cpu, elements):
-            return "the list already contains the CPU"
+            return f"the {type(parent).__name__.lower()}{at} already contains the CPU"
     return ""
 
 
