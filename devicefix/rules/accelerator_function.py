@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from devicefix.devices.counterparts import RAISES, TARGETS
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.flow.kinds.library import CURRENT_ACCELERATOR
 from devicefix.model import Finding, Fix
@@ -20,7 +21,7 @@ class AcceleratorFunction(Rule):
     `current_accelerator()` returns `None`.
 
     ## Why it matters
-    Without an accelerator, these functions raise an error, and `current_accelerator()` may return `None`, which has no
+    Without an accelerator, these functions may raise an error, and `current_accelerator()` may return `None`, which has no
     `type`.
 
     ## Example
@@ -125,7 +126,9 @@ class AcceleratorFunction(Rule):
         if call is None or self.facts.is_guarded(node):
             return
         if name != CURRENT_ACCELERATOR:
-            message = f"`{name}()` raises an error on a CPU; check `torch.accelerator.is_available()` first"
+            raises = TARGETS[name.removeprefix("torch.")].driverless == RAISES
+            problem = "raises an error" if raises else "may raise an error"
+            message = f"`{name}()` {problem} on a CPU; check `torch.accelerator.is_available()` first"
             fix = self._only_with_accelerator(call)
             yield self.finding(call, message, fix, "because the program uses the result")
         elif self._fails(call):

@@ -151,6 +151,8 @@ class Rule:
         accelerator, wanted = self.context.accelerator, self._wanted_at(site)
         found = accelerator.counterpart(call.func) if accelerator is not None and wanted != "CUDA" else None
         advice = f"use `torch.{found.name}`" if found is not None else "call it only"
+        if found is not None and accelerator is not None and accelerator.fails_on_mps(call.func):
+            wanted += " other than MPS"
         return f"{advice} if {wanted} is available"
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from devicefix.devices.accelerator import QUESTIONS
 from devicefix.devices.context import Context
-from devicefix.devices.counterparts import COUNTERPARTS, Counterpart, written
+from devicefix.devices.counterparts import COUNTERPARTS, RAISES, TARGETS, Counterpart, written
 from devicefix.devices.device_types import OF_CUDA
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
@@ -351,7 +351,7 @@ class CudaApi(Rule):
             yield from self._question(node, name, counterpart)
         else:
             fix = self._fix(node, short, counterpart)
-            advice = "" if fix else " if an accelerator is available, and add a CPU path"
+            advice = self._condition(node, counterpart) + ("" if fix else ", and add a CPU path")
             message = f"`{name}` is specific to CUDA; use `torch.{counterpart.name}`{advice}"
             yield self.finding(node, message, fix)
 
@@ -403,6 +403,16 @@ class CudaApi(Rule):
             return f"adapt this code so that it can use `torch.{known[0].name}`"
         return _SKIPPED if self._is_guarded(node) else _ELSE
 
+    def _condition(self, node: ast.expr, counterpart: Counterpart) -> str:
+        """Return on what condition a program can use a counterpart where it uses a function of torch.cuda."""
+        fails = self.accelerator.fails_on_mps(node)
+        if self.facts.tree.call_of(node) is None or (self._is_guarded(node) and not fails):
+            return ""
+        target = TARGETS.get(counterpart.name)
+        if target is not None and target.without != RAISES:
+            return ""
+        return f" if an accelerator{' other than MPS' if fails else ''} is available"
+
     # -- calls ---------------------------------------------------------------------------------------
 
     def _fix(self, node: ast.expr, short: str, counterpart: Counterpart) -> Fix | None:
@@ -436,10 +446,10 @@ class CudaApi(Rule):
         """Check a question, unless what it guards has a finding of its own: then it stays."""
         torch = self.devices.torch(node)
         rename = Edit(*self.context.source.span(node), f"{torch.text}.{counterpart.name}")
-        fix, obstacle = Fix((rename,), needs=torch.needs), None
+        fix, obstacle, advice = Fix((rename,), needs=torch.needs), None, f"use `torch.{counterpart.name}`"
         call = self.facts.tree.call_of(node)
         if call is not None and self._questions.is_one_of_many(call):
-            message = f"`{name}` is one of several checks for accelerators; add the missing ones"
+            message = f"`{name}` is one of several checks for accelerators; add any missing ones"
             yield self.finding(node, message)
             return
         counts = counterpart.name.endswith("count")
@@ -447,6 +457,7 @@ class CudaApi(Rule):
             failing = self._questions.failing_on_mps(call)
             if failing or self._questions.excludes_mps(call):
                 use = self.devices.beyond_mps(call)
+                advice += ", and exclude MPS"
                 fix = self.context.replace(call, use).joined(*map(self.translation.call, failing))
         if call is None:
             fix = replace(fix, why=UNKNOWN)
@@ -454,8 +465,7 @@ class CudaApi(Rule):
             fix, obstacle = self._questions.fix(call, fix, counts=counts)
         if obstacle is None:
             asks = "counts only CUDA devices" if counts else "checks only for CUDA"
-            message = f"`{name}` {asks}; use `torch.{counterpart.name}`"
-            yield self.finding(node, message, fix)
+            yield self.finding(node, f"`{name}` {asks}; {advice}", fix)
         elif self.accelerator.reference(obstacle) is None and not self._has_other_import(obstacle):
             line = getattr(obstacle, "lineno", None)
             where = f" on line {line}" if line else ""

@@ -10,6 +10,8 @@ from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.functions import NVTX, Functions
 
 _GENERATORS = "torch.cuda.default_generators"
+_OF_BUILDS = ("nvtx.", "tunable.", "nccl.version")  # in a CUDA build, these do without a GPU
+_ASSIGNS = "because the call's arguments have side effects"
 _STATISTICS = ("memory_stats", "memory.memory_stats")
 
 
@@ -934,15 +936,19 @@ class CudaFunction(Rule):
 
     def _replayed(self, node: ast.Call, name: str, short: str, *, guarded: bool) -> Finding:
         """Return the finding for a seed, or a state that is saved or restored, of the generators of GPUs alone."""
-        fix, problem = None, "is not called"
-        why = "because the call is under a check for CUDA"
-        if not guarded:
-            fix, problem = self._functions.fix(node, short), "has no effect"
-            if short.endswith("get_rng_state_all"):
-                problem = "returns an empty list"
-            why = "because some places that restore the state may be unknown"
-        message = f"`{name}` {problem} without CUDA, so random numbers are not reproducible"
-        return self.finding(node, f"{message}; use the CPU generator", fix, unless=why)
+        fix = None if guarded else self._functions.fix(node, short)
+        why = "because some places that restore the state may be unknown"
+        if guarded:
+            why = "because the call is under a check for CUDA"
+        elif self._functions.assigns(node):
+            why = _ASSIGNS
+        if "manual_seed" in short:
+            message = f"`{name}` seeds only GPUs; without CUDA, seed the CPU generator"
+        elif "set_rng_state" in short:
+            message = f"`{name}` restores only the states of GPU generators; without CUDA, restore the CPU generator's state"
+        else:
+            message = f"`{name}` saves only the states of GPU generators; without CUDA, save the CPU generator's state"
+        return self.finding(node, message, fix, unless=why)
 
     def _raising(self, node: ast.Call, name: str, short: str) -> Finding:
         """Return the finding for a function that raises an error without CUDA."""
@@ -952,11 +958,15 @@ class CudaFunction(Rule):
             if fix is None
             else self._advice(node, short, fix)
         )
-        why = "because the program uses the result"
+        why = _ASSIGNS if self._functions.assigns(node) else "because the program uses the result"
         if fix is None and (use := self._functions.failing(node)) is not None:
             why = f"because line {use.lineno} uses a value that exists only with CUDA"
-        problem = "cannot restore a state" if short.endswith("set_rng_state") else "raises an error"
-        return self.finding(node, f"`{name}` {problem} without CUDA; {advice}", fix, unless=why)
+        problem = "raises an error without CUDA"
+        if short.endswith("set_rng_state"):
+            problem = "cannot restore a state without CUDA"
+        elif short.startswith(_OF_BUILDS):
+            problem = "raises an error in CPU builds of torch"
+        return self.finding(node, f"`{name}` {problem}; {advice}", fix, unless=why)
 
     def _advice(self, node: ast.Call, short: str, fix: Fix) -> str:
         """Return what the fix of a function that raises an error does."""
@@ -970,18 +980,23 @@ class CudaFunction(Rule):
         is_read = isinstance(node.ctx, ast.Load)
         if is_read and self.facts.resolve(node.value) == _GENERATORS and not self.facts.is_guarded(node):
             fix = self.context.when_cuda(node, f"{self.devices.torch(node).text}.default_generator")
-            yield self.finding(node, f"`{_GENERATORS}` is empty without CUDA; use the CPU generator", fix)
+            yield self.finding(
+                node,
+                f"`{_GENERATORS}` contains only GPU generators; without CUDA, use the CPU generator",
+                fix,
+            )
 
     def _statistics(self, node: ast.Call) -> Iterator[Finding]:
         """Check the items of `torch.cuda.memory_stats()`, which has none without CUDA."""
         for use in self.context.forwards.of(node).uses:
             item = self.facts.tree.parents.get(use)
             if isinstance(item, ast.Subscript) and item.value is use and not self.facts.is_guarded(item):
-                message = "`torch.cuda.memory_stats()` is empty without CUDA; use `.get(key, 0)`"
                 (_, end), part, (_, last) = map(self.context.source.span, (use, item.slice, item))
                 opened = Edit(end, part[0], lambda text: text.replace("[", ".get("))
                 closed = Edit(part[1], last, lambda text: text.replace("]", ", 0)"))
                 fix = Fix((opened, closed)) if self._functions.failing(item) is None else None
+                advice = "`.get(key, 0)`" if fix is not None else "`.get()` with a default that works here"
+                message = f"`torch.cuda.memory_stats()` is empty without CUDA; use {advice}"
                 yield self.finding(item, message, fix, unless="because the program may not work with 0")
 
     def _of_generator(self, node: ast.Call) -> Iterator[Finding]:

@@ -265,7 +265,10 @@ class DeviceQuestion(Rule):
         if not fix.why and not all(map(self._is_general, self._questions.guarded(node))):
             fix = replace(fix, why=UNKNOWN)
         code = self.context.source.code(node)
-        advice = "check for any device except the CPU" if is_on else "check for the CPU instead"
+        advice = "check for any device except the CPU" if is_on else "check for the CPU"
+        if "mps" in others:
+            advice += " and MPS" if is_on else " or MPS"
+        advice += "" if is_on else " instead"
         yield self.finding(node, f"`{code}` checks only for CUDA; {advice}", fix)
 
     def _ends_program(self, node: ast.expr) -> bool:

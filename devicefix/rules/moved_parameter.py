@@ -8,12 +8,13 @@ from devicefix.facts.copies.buffers import changed_buffer, is_only_counted
 from devicefix.facts.copies.moves import goes_to_cpu, is_parameter, moves, values_of
 from devicefix.facts.copies.views import views
 from devicefix.facts.flow.kinds.parameters import argument_of
-from devicefix.facts.values import last_name
+from devicefix.facts.values import is_constant, last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
 # What differs between a leaf and a copy of it: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_leaf.html
 _OF_LEAVES = {"is_leaf", "requires_grad", "requires_grad_", "grad", "grad_fn", "retain_grad", "detach_"}
+_DIFFERENT = {"is_leaf", "grad", "grad_fn"}  # these always differ; others may
 _PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 
 
@@ -291,13 +292,15 @@ class MovedParameter(Rule):
         for use in self.context.forwards.of(node).uses:
             parent = self.facts.tree.parents.get(use)
             if isinstance(parent, ast.Attribute) and parent.attr in _OF_LEAVES:
+                advice, unless = "add `.clone()`", "because with CUDA, the fix would make a second copy"
+                if fails := _fails_for_copy(self.facts.tree.parents.get(parent), parent):
+                    advice, unless = "move the tensor before it requires a gradient", ""
+                depends = "depends" if fails or parent.attr in _DIFFERENT else "may depend"
                 message = (
                     f"on a CPU, `{self.context.source.code(node)}` returns the leaf tensor itself instead of a copy, and line"
-                    f" {use.lineno} depends on the difference; add `.clone()`"
+                    f" {use.lineno} {depends} on the difference; {advice}"
                 )
-                yield self.finding(
-                    node, message, unless="because with CUDA, the fix would make a second copy"
-                )
+                yield self.finding(node, message, unless=unless)
                 return
 
     def _buffer(self, node: ast.Call) -> Iterator[Finding]:
@@ -345,3 +348,13 @@ class MovedParameter(Rule):
     def _moves(self, node: ast.Call) -> bool:
         is_method = isinstance(node.func, ast.Attribute)
         return is_method and moves(self.facts, node) and not goes_to_cpu(self.facts, node)
+
+
+def _fails_for_copy(outer: ast.AST | None, attribute: ast.Attribute) -> bool:
+    """Return whether code sets whether a tensor requires a gradient: torch allows that only for a leaf."""
+    if attribute.attr == "requires_grad":
+        return isinstance(attribute.ctx, ast.Store)
+    if attribute.attr != "requires_grad_" or not isinstance(outer, ast.Call):
+        return False
+    on = argument_of(outer, "requires_grad", 0)
+    return on is not None and not is_constant(on, True)

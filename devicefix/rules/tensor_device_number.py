@@ -166,4 +166,4 @@ class TensorDeviceNumber(Rule):
         if used is not None:
             code = self.context.source.code(node)
             problem = f"`{code}` is {without} on a CPU, and line {used.lineno} uses it as a number"
-            yield self.finding(node, f"{problem}; check `.is_cuda` first")
+            yield self.finding(node, f"{problem}; check for the CPU first")

@@ -53,7 +53,10 @@ def messages(text: str, version: tuple[int, int] | None = None) -> list[str]:
     [
         ("torch.cuda.synchronize()", "an accelerator"),
         ("torch.cuda.ipc_collect()", "CUDA"),
-        ("print(torch.cuda.get_device_name(), torch.cuda.get_device_name())", "an accelerator"),
+        (
+            "print(torch.cuda.get_device_name(), torch.cuda.get_device_name())",
+            "an accelerator other than MPS",
+        ),
         ("print(f'on {torch.cuda.get_device_name()}')", "CUDA"),
         ("torch.cuda.nvtx.range_push(torch.cuda.get_device_name())", "CUDA"),
         ("with torch.cuda.device(1): step()", "an accelerator"),

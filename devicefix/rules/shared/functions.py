@@ -97,7 +97,7 @@ class Functions:
             node: the call.
             short: as for `raises`.
         """
-        if any(isinstance(part, _EFFECTS) for part in ast.walk(node)):
+        if self.assigns(node):
             return None  # a guard would skip it
         if (outer := self.outer(node)) is not None:
             return self.of_outer(outer)
@@ -105,6 +105,10 @@ class Functions:
         if fix is not None and not fix.why and has_effects(self.facts, node):
             return replace(fix, why=SKIPS)
         return fix
+
+    def assigns(self, node: ast.Call) -> bool:
+        """Return whether the arguments of a call assign a name, or wait for something."""
+        return any(isinstance(part, _EFFECTS) for part in ast.walk(node))
 
     def _without(self, node: ast.Call, short: str) -> Fix | None:
         """Return the fix that skips a call without CUDA, or uses another value."""
