@@ -44,7 +44,7 @@ class AcceleratorFunction(Rule):
 
     code = "DF413"
     name = "accelerator-function"
-    summary = "A `torch.accelerator` function needs an accelerator"
+    summary = "A `torch.accelerator` function fails or may return None on a CPU"
     references = (CURRENT_ACCELERATOR, *ACCELERATOR)
     words = (b"torch.accelerator", b"import accelerator")
     INVALID = (

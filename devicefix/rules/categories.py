@@ -15,10 +15,10 @@ class Category(NamedTuple):
 
 CATEGORIES = (
     Category("DF0", "Suppression comments", "A `noqa` code suppresses nothing."),
-    Category("DF1", "Moves", "Tensors and modules are moved to a GPU."),
-    Category("DF2", "Devices as values", "A CUDA device is named, passed or selected."),
+    Category("DF1", "Moves", "Tensors and modules are moved to a GPU, or memory is pinned."),
+    Category("DF2", "Devices as values", "A CUDA device or its index is used as a value."),
     Category("DF3", "Typed tensors", "A tensor type such as `torch.cuda.FloatTensor` exists only for CUDA."),
-    Category("DF4", "torch.cuda functions", "Functions, streams and events fail without CUDA."),
+    Category("DF4", "torch.cuda functions", "Functions, streams and events need CUDA."),
     Category("DF5", "Checkpoints", "A checkpoint saved on a GPU fails to load without CUDA."),
     Category("DF6", "Distributed training", "Code uses NCCL, device IDs or synchronization between GPUs."),
     Category(
@@ -27,7 +27,11 @@ CATEGORIES = (
         "A check for CUDA stops the program, skips code that the program needs, or is unnecessary.",
     ),
     Category("DF8", "Copies and old code", "A copy is made only on a GPU, or `async` is used as a name."),
-    Category("DF9", "Outside the code", "Libraries, requirements and configuration files need CUDA."),
+    Category(
+        "DF9",
+        "Outside the code",
+        "Libraries, requirements or configuration files need CUDA, or a file cannot be checked.",
+    ),
 )
 
 

@@ -63,7 +63,7 @@ class ConfiguredDevice(Rule):
 
     code = "DF207"
     name = "configured-device"
-    summary = "A configuration file or a parsed string selects CUDA"
+    summary = "A configuration file or a parsed string selects CUDA or NCCL"
     words = (b"safe_load", b"full_load", b"yaml.load", b"OmegaConf.load", b"hydra.main")
     INVALID = (
         Example(

@@ -45,7 +45,7 @@ class CpuRejected(Rule):
 
     code = "DF704"
     name = "cpu-rejected"
-    summary = "A check rejects CPU tensors or devices"
+    summary = "A check, for example of a tensor's device, fails on a CPU"
     words = (b"cuda", b"'cu'", b'"cu"', b"nccl", b"NCCL", b"is_cpu")
     common_words = (b"device", b"gpu")
     INVALID = (

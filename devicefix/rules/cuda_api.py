@@ -72,7 +72,7 @@ class CudaApi(Rule):
 
     code = "DF405"
     name = "cuda-api"
-    summary = "`torch.cuda` is used"
+    summary = "`torch.cuda` or `DataParallel` is used"
     targets = ("accelerator",)
     words = (b"cuda", b"DataParallel")
     common_words = (b"accelerator", b"device", b"stream", b"event", b".record", b"elapsed", b"synchronize")

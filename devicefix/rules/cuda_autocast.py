@@ -116,7 +116,7 @@ class CudaAutocast(Rule):
     code = "DF407"
     fails = False
     name = "cuda-autocast"
-    summary = "CUDA autocast is off on a CPU, but low-precision code may need it"
+    summary = "Autocast has a different effect on a CPU than on a GPU"
     words = (b"cuda",)
     common_words = (b"autocast",)
     references = _OF_CUDA

@@ -56,7 +56,7 @@ class CudaFunction(Rule):
 
     code = "DF401"
     name = "cuda-function"
-    summary = "A `torch.cuda` function raises an error without CUDA"
+    summary = "A `torch.cuda` function does not work without CUDA"
     words = (b"cuda", b"nvtx", b"graphsafe_")
     common_words = (b"device", b"synchronize")
     INVALID = (

@@ -36,4 +36,4 @@ class CudaImage(Rule):
 
     code = "DF908"
     name = "cuda-image"
-    summary = "An image or service needs CUDA"
+    summary = "A container image contains CUDA, or a service needs a GPU"

@@ -66,7 +66,7 @@ class CudaOnlyLibrary(Rule):
 
     code = "DF902"
     name = "cuda-only-library"
-    summary = "A library needs CUDA"
+    summary = "A library, extension or command needs CUDA"
     words = (b"nvidia-smi", b"get_kernel")
     common_words = (b"cuda", b"load", b"backend", *_words())
     INVALID = (

@@ -44,4 +44,4 @@ class CudaRequirement(Rule):
 
     code = "DF906"
     name = "cuda-requirement"
-    summary = "A requirement needs CUDA"
+    summary = "A requirement installs or needs CUDA"

@@ -37,7 +37,7 @@ class CudaVersion(Rule):
 
     code = "DF403"
     name = "cuda-version"
-    summary = "`torch.version.cuda` is None in builds without CUDA"
+    summary = "The CUDA or cuDNN version is None in builds without CUDA"
     words = (b"cuda", b"cudnn")
     references = (VERSION, CUDNN)
     INVALID = (

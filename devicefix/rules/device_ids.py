@@ -52,7 +52,7 @@ class DeviceIds(Rule):
 
     code = "DF602"
     name = "device-ids"
-    summary = "`DistributedDataParallel` receives device IDs"
+    summary = "An argument such as `device_ids` selects GPUs"
     words = (b"DistributedDataParallel", b"init_process_group", b"fork_rng")
     common_words = (b"device",)
     INVALID = (

@@ -66,7 +66,7 @@ class DeviceQuestion(Rule):
 
     code = "DF412"
     name = "device-question"
-    summary = "Code that works on any accelerator is run only with CUDA"
+    summary = "Code that may work on any accelerator is run only with CUDA"
     targets = ("accelerator",)
     words = (b"is_cuda", b"cuda")
     attributes = ("is_cuda",)

@@ -49,7 +49,7 @@ class DeviceType(Rule):
 
     code = "DF408"
     name = "device-type"
-    summary = "A call uses CUDA as its device type"
+    summary = "A call or option applies only to CUDA"
     targets = ("accelerator",)
     words = (b"autocast", b"GradScaler", b"custom_fwd", b"custom_bwd", b"ProfilerActivity", b"fork_rng")
     references = (*TYPED, *FORKS, _GPU_DTYPE, f"{_ACTIVITY}.CUDA")

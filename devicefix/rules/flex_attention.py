@@ -36,7 +36,7 @@ class FlexAttention(Rule):
 
     code = "DF418"
     name = "flex-attention"
-    summary = "FlexAttention has no gradients on a CPU"
+    summary = "FlexAttention does not support gradients on a CPU"
     references = ("torch.nn.attention.flex_attention.flex_attention",)
     INVALID = (
         Example(

@@ -45,7 +45,7 @@ class GuardedMove(Rule):
 
     code = "DF702"
     name = "guarded-move"
-    summary = "Code under a check for CUDA only moves something"
+    summary = "A check for CUDA around a move is not needed"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (

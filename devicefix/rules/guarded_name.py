@@ -41,7 +41,7 @@ class GuardedName(Rule):
 
     code = "DF703"
     name = "guarded-name"
-    summary = "A name is defined only with CUDA, but also used without CUDA"
+    summary = "A name is defined only for CUDA, but also used on a CPU"
     words = (b"cuda",)
     common_words = (b"device", b"gpu")
     INVALID = (

@@ -125,7 +125,7 @@ class HardWiredFlag(Rule):
 
     code = "DF904"
     name = "hard-wired-flag"
-    summary = "A library is configured to use CUDA on every machine"
+    summary = "An option or call makes a library depend on CUDA"
     words = (
         b"cuda", b"accelerator=", b"accelerator\"", b"accelerator'", b"gpu=True", b"gpus=", b"num_gpus", b"gpu_id=",
         b"device_id=", b"gpu_index=", b"device_index=", b"device_map", b"max_memory",

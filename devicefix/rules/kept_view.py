@@ -47,7 +47,7 @@ class KeptView(Rule):
 
     code = "DF802"
     name = "kept-view"
-    summary = "A result that is a copy only on a GPU is used after its source changes"
+    summary = "A tensor or array is used after a change to memory that it shares only on a CPU"
     words = (b"cuda",)
     INVALID = (
         Example(

@@ -52,7 +52,7 @@ class MovedParameter(Rule):
 
     code = "DF804"
     name = "moved-parameter"
-    summary = "A parameter that is moved to a device stays a parameter only on a CPU"
+    summary = "After a move to a device, a parameter or leaf tensor stays one only on a CPU"
     words = (b"cuda",)
     common_words = (b".to", b"register_buffer")
     INVALID = (

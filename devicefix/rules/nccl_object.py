@@ -35,7 +35,7 @@ class NcclObject(Rule):
 
     code = "DF416"
     name = "nccl-object"
-    summary = "`ProcessGroupNCCL` or `bf16_compress_hook` fails on a CPU"
+    summary = "`ProcessGroupNCCL` or `bf16_compress_hook` fails in CPU builds of torch"
     references = tuple(DISTRIBUTED)
     INVALID = (
         Example(

@@ -42,7 +42,7 @@ class NumberAsDevice(Rule):
 
     code = "DF205"
     name = "number-as-device"
-    summary = "A variable that holds a GPU index is used as a device"
+    summary = "A variable or attribute that holds a GPU index is used as a device"
     words = (b"cuda", b"get_rank(", b"LOCAL_RANK")
     companions = (b".to", b"device")
     common_words = (b".to", b"device", b"gpu", b"rank")

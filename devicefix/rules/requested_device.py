@@ -42,7 +42,7 @@ class RequestedDevice(Rule):
     name = "requested-device"
     needs_run = True
     attributes = _MOVES
-    summary = "A run showed that a parameter or setting is a CUDA device"
+    summary = "A run showed that a value is a CUDA device"
     INVALID = (
         Example(
             "a parameter",

@@ -53,7 +53,7 @@ class ShardedParameters(Rule):
 
     code = "DF415"
     name = "sharded-parameters"
-    summary = "Parameters are sharded over GPUs"
+    summary = "Sharding or offloading parameters needs an accelerator"
     before = ("DF401",)
     references = (FSDP, *_OFFLOADS)
     INVALID = (

@@ -40,7 +40,7 @@ class TensorDeviceNumber(Rule):
 
     code = "DF206"
     name = "tensor-device-number"
-    summary = "A tensor's device index is used in arithmetic or as a list index"
+    summary = "The code needs a device index, which a CPU does not have"
     words = (b"get_device(", b".device.index")
     common_words = (b"cuda", b'split(":")', b"split(':')", b'partition(":")', b"partition(':')", b"[5:]")
     attributes = ("index",)

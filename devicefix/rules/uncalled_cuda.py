@@ -50,7 +50,7 @@ class UncalledCuda(Rule):
 
     code = "DF103"
     name = "uncalled-cuda"
-    summary = "The `cuda` method is used without being called directly"
+    summary = "The `cuda` method is used indirectly, as in `map(torch.Tensor.cuda, xs)`"
     words = (b"cuda",)
     common_words = (b"getattr", b"methodcaller", b"attrgetter")
     attributes = ("cuda",)

@@ -137,7 +137,7 @@ def test_a_device_from_elsewhere_that_only_a_run_shows(migrate: Migrate, folder:
     done = migrate(*RUN, "--in-place")
     assert "Verdict: runs, numbers equal" in done.output, done.output
     assert 'v.to(device if torch.cuda.is_available() else "cpu")' in (folder.path / "utils.py").read_text()
-    assert "1 DF208 A run showed that a parameter or setting is a CUDA device" in done.output
+    assert "1 DF208 A run showed that a value is a CUDA device" in done.output
 
 
 @pytest.mark.parametrize("command", ["python demo.ipynb", "jupyter execute demo.ipynb", "demo.ipynb"])

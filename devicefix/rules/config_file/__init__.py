@@ -48,4 +48,4 @@ class ConfigFile(Rule):
 
     code = "DF905"
     name = "config-file"
-    summary = "A configuration file or script needs CUDA"
+    summary = "A configuration file, script or notebook needs CUDA"

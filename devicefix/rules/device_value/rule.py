@@ -59,7 +59,7 @@ class DeviceValue(Rule):
 
     code = "DF203"
     name = "device-value"
-    summary = "A variable, default or option is a CUDA device"
+    summary = "A value, such as a default or an option, is a CUDA device"
     words = (b"cuda", b"'cu'", b'"cu"')  # the last ones for "cu" + "da"
     common_words = (b"device", b"gpu", b"rank")
     INVALID = (
