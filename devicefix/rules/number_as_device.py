@@ -250,5 +250,5 @@ class NumberAsDevice(Rule):
         self._found.add(value)
         self.context.mark_handled(value)
         code = self.context.source.code(name)
-        message = f"`{code}` is a GPU index that is used as a device; without CUDA, use the CPU"
+        message = f"`{code}` is a GPU index that is used as a device; without {self._wanted}, use the CPU"
         yield self.finding(value, message, self.context.when_cuda(value, '"cpu"'))
