@@ -197,7 +197,7 @@ def calls(name: str, size: int, settings: Settings) -> int:
 
 @pytest.mark.parametrize("name", list(SHAPES)[::3])
 def test_twice_the_file_is_twice_the_work(name: str) -> None:
-    calls(name, 10, Settings())  # what is worked out once for all files
+    calls(name, SIZE, Settings())  # what is worked out once for all files
     assert calls(name, 2 * SIZE, Settings()) < MOST * calls(name, SIZE, Settings())
 
 
@@ -205,7 +205,7 @@ def test_twice_the_file_is_twice_the_work(name: str) -> None:
 @pytest.mark.parametrize("name", SHAPES)
 def test_rewriting_twice_the_file_is_twice_the_work(name: str) -> None:
     settings = Settings(fix=True, unsafe_fixes=True)
-    calls(name, 10, settings)
+    calls(name, SIZE, settings)
     assert calls(name, 2 * SIZE, settings) < MOST * calls(name, SIZE, settings)
 
 

@@ -53,7 +53,7 @@ class Conditions(ABC):
         self._known: dict[object, Any] = {}
         self._asking: set[tuple[object, ...]] = set()  # the questions of `_remembered` without an answer yet
         self._guessed: set[tuple[object, ...]] = set()  # those of them whose answer was taken for unknown
-        self._testing: set[tuple[ast.expr, str]] = set()  # the tests whose values are being asked for
+        self._testing: list[tuple[ast.expr, str]] = []  # the tests whose values are being asked for
 
     @abstractmethod
     def is_guarded(self, node: ast.AST) -> bool:
@@ -68,16 +68,16 @@ class Conditions(ABC):
         return self._truth(test, self._of_part)
 
     def _truth(self, test: ast.expr, of_part: Callable[[ast.expr], bool | None]) -> bool | None:
-        """Return the value of a test, None inside itself, as for `n = 1 if n > 1 else n`."""
+        """Return the value of a test, None deep inside itself, as for `n = 1 if n is None else n`."""
         question = test, of_part.__name__
-        if question in self._testing:
+        if self._testing.count(question) > 1:  # flags in it are guessed at the second time
             self._guessed |= self._asking
             return None
-        self._testing.add(question)
+        self._testing.append(question)
         try:
             return truth(test, of_part)
         finally:
-            self._testing.discard(question)
+            self._testing.pop()
 
     def _of_part(self, test: ast.expr) -> bool | None:
         """Return the value of a part of a test where CUDA is not available."""
@@ -407,9 +407,10 @@ class Conditions(ABC):
 
 
 def _common_answer(bindings: Sequence[Binding], find: Callable[[ast.expr], int | None]) -> int | None:
-    values = [binding.value for binding in bindings if binding.value is None or not falsy(binding.value)]
-    found = {None if value is None else find(value) for value in values}
-    return found.pop() if len(found) == 1 else None
+    values = (binding.value for binding in bindings if binding.value is None or not falsy(binding.value))
+    answers = (None if value is None else find(value) for value in values)
+    first = next(answers, None)
+    return first if first is not None and all(each == first for each in answers) else None
 
 
 def _literal_number(node: ast.expr | None) -> int | None:

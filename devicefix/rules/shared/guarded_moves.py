@@ -47,8 +47,9 @@ class GuardedMoves:
     def defines(self, node: ast.If) -> str:
         """Return a name that only a guard defines, and that the program needs without CUDA; empty if there is none."""
         assigned = (target for each in node.body if isinstance(each, ast.Assign) for target in each.targets)
-        names = (name for target in assigned for name in getattr(target, "elts", [target]))
-        return next((name.id for name in names if self._is_missing(name, node)), "")
+        targets = (each for target in assigned for each in getattr(target, "elts", [target]))
+        names = {each.id: each for each in targets if isinstance(each, ast.Name)}
+        return next((name for name, target in names.items() if self._is_missing(target, node)), "")
 
     def of_choice(self, node: ast.IfExp) -> Fix | None:
         """Return the fix that replaces `x.cuda() if use_cuda else x` by `x.to(device)`, or None."""
@@ -121,7 +122,7 @@ class GuardedMoves:
             else:
                 continue
             guarded = self.facts.once(_all_guarded, bindings) if bindings else False
-            if guarded and any(self.facts.tree.parents[each.node] is not guard for each in bindings):
+            if guarded and self.facts.once(_are_elsewhere, bindings, guard):
                 return False
         return True
 
@@ -152,3 +153,7 @@ class GuardedMoves:
 
 def _all_guarded(facts: Facts, bindings: Sequence[Binding]) -> bool:
     return all(facts.is_guarded(binding.node) for binding in bindings)
+
+
+def _are_elsewhere(facts: Facts, bindings: Sequence[Binding], guard: ast.If) -> bool:
+    return any(facts.tree.parents[binding.node] is not guard for binding in bindings)
