@@ -24,7 +24,7 @@ class AttentionLibrary(Rule):
     `memory_efficient_attention`. `DF902` reports other imports from these libraries, such as `flash_attn_varlen_func`.
 
     ## Why it matters
-    flash-attn usually can't be installed without CUDA, and xformers functions fail on a CPU.
+    flash-attn usually can't be installed without CUDA, and xformers' attention functions fail on a CPU.
 
     ## Example
     ```python
