@@ -11,7 +11,7 @@ from devicefix.facts.scopes import dotted
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.checks import Checks, asks_tensor
-from devicefix.rules.shared.refusals import MESSAGE, Refusals
+from devicefix.rules.shared.refusals import FAILS, MESSAGE, Refusals
 
 
 class CpuRejected(Rule):
@@ -383,10 +383,8 @@ class CpuRejected(Rule):
                     message = (
                         f"this check rejects {missing}; allow {missing}, too"
                         if missing
-                        else self._needed(node.test)
+                        else self._needed(node.test, FAILS if at_once is None else MESSAGE)
                     )
-                    if at_once is None:
-                        message = message.replace("the program stops here", "this check fails")
                     stops = bool(missing) or asks_tensor(node.test)
                     yield from self._asked(node, node.test, message, last, stops)
             elif self._may_ask_tensors and asks_tensor(node.test):
@@ -438,16 +436,14 @@ class CpuRejected(Rule):
         found = self.finding(place, f"{message}, or skip this test" if in_test else message)
         yield replace(found, stops=stops)
 
-    def _needed(self, test: ast.expr) -> str:
+    def _needed(self, test: ast.expr, problem: str = MESSAGE) -> str:
         """Return the message for a check that is false wherever CUDA is not available."""
-        if counts := [
-            part for part in ast.walk(test) if isinstance(part, ast.Compare) and self._checks.counts(part)
-        ]:
-            is_exact = any(
-                isinstance(operator, ast.Eq | ast.NotEq) for each in counts for operator in each.ops
-            )
+        compared = (part for part in ast.walk(test) if isinstance(part, ast.Compare))
+        operators = [operator for each in compared if self._checks.counts(each) for operator in each.ops]
+        if operators:
+            is_exact = any(isinstance(each, ast.Eq | ast.NotEq) for each in operators)
             wrong = "too few or too many" if is_exact else "too few"
-            return f"{MESSAGE} or there are {wrong} GPUs; check the GPU count only if CUDA is available"
+            return f"{problem} or there are {wrong} GPUs; check the GPU count only if CUDA is available"
         if asks_tensor(test):
             return "this check rejects CPU tensors; add a CPU path"
-        return f"{MESSAGE}; add a CPU path"
+        return f"{problem}; add a CPU path"

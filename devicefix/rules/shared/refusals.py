@@ -23,7 +23,7 @@ from devicefix.rules.shared.libraries import CudaLibraries
 
 MESSAGE = "the program stops here if CUDA is not available"
 PERHAPS = "the program may stop here if CUDA is not available"
-_FAILS = "this check fails if CUDA is not available"
+FAILS = "this check fails if CUDA is not available"
 _CAUGHT = "the program may catch the check's error"
 
 # An option or attribute that is called so may hold a request for a device.
@@ -110,7 +110,7 @@ class Refusals:
         doubt = self._doubt(site, condition, error, request)
         ends = self.facts.guards.refusals
         if doubt == _CAUGHT or not all(ends.refuses(each.body) for each in ends.handlers(site, error)):
-            problem = _FAILS  # the program may go on
+            problem = FAILS  # the program may go on
         return Verdict(f"{problem}; remove the check", removable=True, why=doubt)
 
     def _doubt(self, site: ast.AST, condition: Condition, error: str | None, request: Request) -> str:
