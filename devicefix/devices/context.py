@@ -254,9 +254,15 @@ class Context:
         """
         return Fix((blocks.replace_statement(self.source, statement, self.source.quoted(code)),), why)
 
-    def put_under_guard(self, statement: ast.stmt, why: str = "") -> Fix:
+    def put_under_guard(self, statement: ast.stmt) -> Fix:
         """Return a fix that puts a statement under `if torch.cuda.is_available():`."""
         question = self.devices.question(statement)
+        match statement:
+            case ast.Expr(value=ast.Call(func=func, args=args, keywords=keywords)):
+                parts: list[ast.AST] = [*ast.iter_child_nodes(func), *args, *keywords]
+            case _:
+                parts = [statement]
+        why = SKIPS if any(has_effects(self.facts, part) for part in parts) else ""
         statements = [statement, *(() if why else self._neighbours(statement))]
         edits = (blocks.put_under_guard(self.facts, each, question.text) for each in statements)
         return self._translated(Fix(tuple(edits), why, question.needs), *statements)

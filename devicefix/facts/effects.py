@@ -10,6 +10,7 @@ from devicefix.facts.names import Names
 from devicefix.facts.scopes import Scope
 from devicefix.facts.values import last_name
 
+ASSIGNING = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 _CALLS = 3  # how many functions of the module to follow
 # Functions and methods that only return a value.
 _MODULES = (
@@ -39,7 +40,7 @@ _STATEMENTS = (
 
 
 def has_effects(facts: Facts, node: ast.AST, calls: int = _CALLS) -> bool:
-    """Return whether code calls something that may do more than return a value.
+    """Return whether code assigns a name, waits, or calls something that may do more than return a value.
 
     Args:
         facts: the facts of the module.
@@ -49,6 +50,8 @@ def has_effects(facts: Facts, node: ast.AST, calls: int = _CALLS) -> bool:
     todo = [node]  # no recursion: expressions may nest deeply
     while todo:
         part = todo.pop()
+        if isinstance(part, ASSIGNING):
+            return True
         if isinstance(part, ast.Call) and _is_effect(facts, part, calls):
             return True
         if isinstance(part, ast.Attribute) and _computes(facts, part, calls):
@@ -74,7 +77,8 @@ def _is_effect(facts: Facts, node: ast.Call, calls: int) -> bool:
 def _computes(facts: Facts, node: ast.Attribute, calls: int) -> bool:
     """Return whether an attribute may be a property of the module that does more than return a value."""
     found = facts.once(_properties, facts.tree.root).get(node.attr, ())
-    return any(not calls or not only_returns(facts, each, calls - 1) for each in found)
+    is_known = (facts.resolve(node) or "").startswith(_MODULES)
+    return not is_known and any(not calls or not only_returns(facts, each, calls - 1) for each in found)
 
 
 def _properties(facts: Names, _: Scope) -> dict[str, list[ast.FunctionDef]]:

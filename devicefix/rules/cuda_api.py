@@ -14,7 +14,7 @@ from devicefix.model import Edit, Finding, Fix
 from devicefix.rewrite import blocks
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.cuda_function import CudaFunction
-from devicefix.rules.shared.functions import Functions
+from devicefix.rules.shared.functions import ASSIGNS, Functions
 from devicefix.rules.shared.questions import UNKNOWN, Questions
 from devicefix.rules.shared.streams import Streams
 from devicefix.rules.stream import CudaStream
@@ -353,7 +353,9 @@ class CudaApi(Rule):
             fix = self._fix(node, short, counterpart)
             advice = self._condition(node, counterpart) + ("" if fix else ", and add a CPU path")
             message = f"`{name}` is specific to CUDA; use `torch.{counterpart.name}`{advice}"
-            yield self.finding(node, message, fix)
+            call = self.facts.tree.call_of(node)
+            why = ASSIGNS if call is not None and self._functions.assigns(call) else ""
+            yield self.finding(node, message, fix, unless=why)
 
     visit_Name = visit_Attribute
 
@@ -420,6 +422,8 @@ class CudaApi(Rule):
         is_guarded = self._is_guarded(node) and not self.accelerator.fails_on_mps(node)
         if call is None or short in (*OF_CUDA, *_UNGUARDED) or is_guarded or self._seen_to(node):
             return self.translation.call(node)
+        if self._functions.assigns(call):
+            return None  # a guard would skip it
         if counterpart.instead is not None:
             return self._guard(call, counterpart.instead)
         if short in _MAKERS:

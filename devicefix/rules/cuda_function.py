@@ -7,11 +7,10 @@ from devicefix.devices.context import Context
 from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.functions import NVTX, Functions
+from devicefix.rules.shared.functions import ASSIGNS, NVTX, Functions
 
 _GENERATORS = "torch.cuda.default_generators"
 _OF_BUILDS = ("nvtx.", "tunable.", "nccl.version")  # in a CUDA build, these do without a GPU
-_ASSIGNS = "because the call's arguments have side effects"
 _STATISTICS = ("memory_stats", "memory.memory_stats")
 
 
@@ -941,7 +940,7 @@ class CudaFunction(Rule):
         if guarded:
             why = "because the call is under a check for CUDA"
         elif self._functions.assigns(node):
-            why = _ASSIGNS
+            why = ASSIGNS
         if "manual_seed" in short:
             message = f"`{name}` seeds only GPUs; without CUDA, seed the CPU generator"
         elif "set_rng_state" in short:
@@ -958,7 +957,7 @@ class CudaFunction(Rule):
             if fix is None
             else self._advice(node, short, fix)
         )
-        why = _ASSIGNS if self._functions.assigns(node) else "because the program uses the result"
+        why = ASSIGNS if self._functions.assigns(node) else "because the program uses the result"
         if fix is None and (use := self._functions.failing(node)) is not None:
             why = f"because line {use.lineno} uses a value that exists only with CUDA"
         problem = "raises an error without CUDA"

@@ -6,8 +6,8 @@ import ast
 import re
 from dataclasses import replace
 
-from devicefix.devices.context import SKIPS, Context
-from devicefix.facts.effects import has_effects
+from devicefix.devices.context import Context
+from devicefix.facts.effects import ASSIGNING
 from devicefix.facts.flow.forwards import Use
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.needs import of_number, use_that_needs
@@ -38,8 +38,8 @@ _CHOSEN = re.compile(r"(return |\w+ = )?(\w+\.to\()?'?(\w+\.)?(b?f(loat|p)?(16|3
 _BFLOAT16 = "(8, 0)"
 _CONVERSIONS = {"format", "str", "int", "float", "round"}
 _OPEN = "other code may use the stored state or the CPU generator"
+ASSIGNS = "because the call's arguments have side effects"
 _SHARED = "other code may use the CPU generator"
-_EFFECTS = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 
 
 def _arguments(node: ast.expr) -> list[ast.expr]:
@@ -101,22 +101,15 @@ class Functions:
             return None  # a guard would skip it
         if (outer := self.outer(node)) is not None:
             return self.of_outer(outer)
-        fix = self._without(node, short)
-        if fix is not None and not fix.why and has_effects(self.facts, node):
-            return replace(fix, why=SKIPS)
-        return fix
-
-    def assigns(self, node: ast.Call) -> bool:
-        """Return whether the arguments of a call assign a name, or wait for something."""
-        return any(isinstance(part, _EFFECTS) for part in ast.walk(node))
-
-    def _without(self, node: ast.Call, short: str) -> Fix | None:
-        """Return the fix that skips a call without CUDA, or uses another value."""
         if (restored := self._of_cpu(node, short)) is not None:
             return restored
         if (statement := self._skipped(node, short)) is not None:
             return self.context.put_under_guard(statement)
         return self._value(node, short)
+
+    def assigns(self, node: ast.Call) -> bool:
+        """Return whether the arguments of a call assign a name, or wait for something."""
+        return any(isinstance(part, ASSIGNING) for part in ast.walk(node))
 
     def _skipped(self, node: ast.Call, short: str) -> ast.Expr | None:
         """Return the statement that the fix of a call skips without CUDA, None if the fix uses another value."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from weakref import proxy
 
-from devicefix.devices.context import SKIPS, Context
+from devicefix.devices.context import Context
 from devicefix.facts import Binding, dotted
 from devicefix.facts.effects import has_effects
 from devicefix.facts.flow.forwards import Followed, Use
@@ -151,9 +151,7 @@ class Streams:
         if statement in self._guarded:
             return Fix(())
         self._guarded.add(statement)
-        fix = self.context.put_under_guard(statement)
-        skips = isinstance(statement, ast.Expr) and has_effects(self.facts, statement)
-        return replace(fix, why=fix.why or SKIPS) if skips else fix
+        return self.context.put_under_guard(statement)
 
     def _ordering(self, node: ast.expr) -> ast.Expr | None:
         """Return the statement around a stream if it only orders the work of the GPU, or None."""
