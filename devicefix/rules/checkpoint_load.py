@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from devicefix.devices.arguments import gpu_number
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.flow.copied import is_only_copied
 from devicefix.facts.flow.sinks import LOADS, load_location, maps_to_cuda
@@ -14,7 +13,7 @@ from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import with_keyword
 from devicefix.rules.base import Example, Rule
 
-_ELSEWHERE = "`map_location` {problem}; use it only if CUDA is available"
+_ELSEWHERE = "`map_location` selects a CUDA device, which may not exist; use it only if CUDA is available"
 _NOWHERE = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
 _NONE = "loading a GPU checkpoint fails without CUDA; pass another `map_location`"
 _NAMES = ("map_location", "_map_location")
@@ -450,14 +449,11 @@ class CheckpointLoad(Rule):
         elif self._may_be_left_out(given):
             if not self.facts.is_guarded(node):
                 yield self.finding(given, f"{_NOWHERE} if the caller does not", self._unless_given(given))
-        elif (why := self._why_unsafe(given)) is not None and not self.facts.is_guarded(node):
+        elif self._selects_cuda(given) and not self.facts.is_guarded(node):
             self.context.mark_handled(given)
-            of_cuda = not (
-                cuda_device(self.facts, given) or self.facts.call(given, "torch.cuda.current_device")
-            )
-            fix = self._shared(given) or self.context.when_cuda(given, '"cpu"', why, of_cuda=of_cuda)
-            problem = "may select a CUDA device" if why else "selects a CUDA device, which may not exist"
-            yield self.finding(given, _ELSEWHERE.format(problem=problem), fix)
+            of_cuda = not cuda_device(self.facts, given)
+            fix = self._shared(given) or self.context.when_cuda(given, '"cpu"', of_cuda=of_cuda)
+            yield self.finding(given, _ELSEWHERE, fix)
 
     def _shared(self, given: ast.expr) -> Fix | None:
         """Return the fix that makes a location the device that the module has, or None."""
@@ -542,11 +538,9 @@ class CheckpointLoad(Rule):
         text = self.context.source.quoted(f'{code} if {code} or {question.text} else "cpu"')
         return self.context.edit(given, text, question)
 
-    def _why_unsafe(self, given: ast.expr) -> str | None:
-        """Return how safe it is to take a location for a CUDA device, None for any other."""
-        cuda = cuda_device(self.facts, given) or self.facts.call(given, "torch.cuda.current_device")
-        cuda = cuda or maps_to_cuda(self.facts, given)
+    def _selects_cuda(self, given: ast.expr) -> bool:
+        """Return whether a location puts something on a CUDA device; torch accepts no number."""
         if isinstance(given, ast.Lambda):
             parts = (each for each in ast.walk(given.body) if isinstance(each, ast.Attribute))
-            cuda = any(each.attr == "cuda" and self.facts.resolve(each) is None for each in parts)
-        return "" if cuda else gpu_number(self.context, given)
+            return any(each.attr == "cuda" and self.facts.resolve(each) is None for each in parts)
+        return cuda_device(self.facts, given) or maps_to_cuda(self.facts, given)

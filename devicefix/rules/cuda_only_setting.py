@@ -15,8 +15,8 @@ _ACTIVITY = "torch.profiler.ProfilerActivity.CUDA"
 class CudaOnlySetting(Rule):
     """
     ## What it does
-    Finds torch settings that fail on a CPU: optimizers with `capturable=True`, and profilers that record only CUDA
-    activity.
+    Finds torch settings that fail on a CPU: optimizers with `capturable=True` but without `fused=True`, and profilers
+    that record only CUDA activity.
 
     ## Why it matters
     On a CPU, the `step()` method of a capturable optimizer raises an `AssertionError`, as does a profiler that records
@@ -93,6 +93,7 @@ class CudaOnlySetting(Rule):
                 import torch
 
                 optimizer = torch.optim.Adam(net.parameters(), fused=True, capturable=False)
+                other = torch.optim.Adam(net.parameters(), fused=True, capturable=True)
                 activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
                 with torch.profiler.profile(activities=activities):
                     x = torch.rand(1)
@@ -117,7 +118,7 @@ class CudaOnlySetting(Rule):
             given = {keyword.arg: keyword.value for keyword in call.keywords}
             if name == _PROFILER:
                 yield from self._check_activities(call, given.get("activities"))
-            elif is_constant(given.get("capturable"), True):
+            elif is_constant(given.get("capturable"), True) and not is_constant(given.get("fused"), True):
                 yield self._capturable(call, given)
 
     def _check_activities(self, call: ast.Call, activities: ast.expr | None) -> Iterator[Finding]:

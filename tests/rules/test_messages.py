@@ -145,7 +145,6 @@ TRUE_OF = {
         ("if q7: x = y.cuda()\nprint(x)\nx = 2", "`x` may be undefined if `q7` is false"),
         ("torch.ones(1).cuda(-1)", "rejects a negative index"),
         ("torch.load(p, map_location=None)", "; pass another `map_location`"),
-        ("torch.load(p, map_location=args.local_rank)", "`map_location` may select a CUDA device; use it"),
         (
             "def f(b):\n    t = torch.from_numpy(b[0]).cuda()\n    b += 1\n    return t",
             "; pass `b[0].copy()`",
