@@ -398,7 +398,7 @@ class CudaApi(Rule):
         if known and known[0].since > self.accelerator.version:
             return f"use `torch.{known[0].name}`, which needs torch {written(known[0].since)}"
         if short.endswith("Tensor"):
-            return "specify a dtype and a device instead"
+            return "use a dtype and a device instead"
         if known:
             return f"adapt this code so that it can use `torch.{known[0].name}`"
         return _SKIPPED if self._is_guarded(node) else _ELSE
