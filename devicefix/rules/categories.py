@@ -17,7 +17,7 @@ CATEGORIES = (
     Category("DF0", "Suppression comments", "A `noqa` code suppresses nothing."),
     Category("DF1", "Moves", "Tensors and modules are moved to a GPU, or memory is pinned."),
     Category("DF2", "Devices as values", "A CUDA device or its index is used as a value."),
-    Category("DF3", "Typed tensors", "A tensor type such as `torch.cuda.FloatTensor` exists only for CUDA."),
+    Category("DF3", "Typed tensors", "A tensor type such as `torch.cuda.FloatTensor` needs CUDA."),
     Category("DF4", "torch.cuda functions", "A function, stream or event may not work without CUDA."),
     Category("DF5", "Checkpoints", "A checkpoint saved on a GPU fails to load without CUDA."),
     Category("DF6", "Distributed training", "Code uses NCCL, device IDs or synchronization between GPUs."),

@@ -29,8 +29,8 @@ _PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.n
 class CudaApi(Rule):
     """
     ## What it does
-    With `--target accelerator`, finds uses of `torch.cuda` that other rules don't report, such as aliases, uncalled
-    functions and uses that are harmless on a CPU. Also finds `DataParallel`, which [fails on
+    With `--target accelerator`, finds uses of `torch.cuda` that other rules usually don't report, such as aliases,
+    uncalled functions and uses that are harmless on a CPU. Also finds `DataParallel`, which [fails on
     XPU](https://github.com/pytorch/pytorch/issues/143239).
 
     ## Why it matters
@@ -62,12 +62,12 @@ class CudaApi(Rule):
     For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and
     this code works with any accelerator. In this code, a statement that only calls a CUDA-specific function, such as
     `torch.cuda.nvtx.mark`, gets its own check for CUDA. There is no fix if the code uses another CUDA-specific
-    feature, such as a CUDA tensor type. The fix is unsafe if the result is passed to a function, returned, or stored
-    where other files may read it, because code that needs CUDA may depend on it.
+    feature, such as a CUDA tensor type. The fix is unsafe if the result is passed to a function, returned or read by other
+    files, because code that needs CUDA may depend on it.
 
     If a function has no [counterpart](https://devicefix.github.io/devicefix/counterparts/) in `torch.accelerator`, the
-    fix uses the accelerator's own module. There is no fix if XPU or NPU lacks the function. If the function fails on
-    MPS with the minimum torch version, the fixed code excludes MPS.
+    fix usually uses the accelerator's own module. There is no fix if XPU or NPU lacks the function. If the function
+    fails on MPS with the minimum torch version, the fixed code excludes MPS.
     """
 
     code = "DF405"
@@ -400,7 +400,7 @@ class CudaApi(Rule):
         if known and known[0].since > self.accelerator.version:
             return f"use `torch.{known[0].name}`, which needs torch {written(known[0].since)}"
         if short.endswith("Tensor"):
-            return "specify a dtype and a device instead"
+            return "use a dtype and a device instead"
         if known:
             return f"adapt this code so that it can use `torch.{known[0].name}`"
         return _SKIPPED if self._is_guarded(node) else _ELSE

@@ -107,7 +107,7 @@ class CudaAutocast(Rule):
     CPU](https://devicefix.github.io/devicefix/simulation/#low-precision-on-a-cpu).
 
     The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16 for a CPU. If the device is
-    a variable, the fix only adds the missing dtype. This fix is unsafe if the device may also be the CPU.
+    a variable, the fix usually only adds the missing dtype. This fix is unsafe if the device may be the CPU.
 
     If the program uses autocast on a CPU, the fix also changes the device of `torch.autocast("cuda", enabled=False)`,
     which is safe. There is no fix for autocast to float32, which disables itself on a CPU (torch 2.13).

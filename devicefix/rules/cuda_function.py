@@ -18,7 +18,7 @@ class CudaFunction(Rule):
     """
     ## What it does
     Finds calls to `torch.cuda` functions that raise an error without CUDA, such as `torch.cuda.synchronize()` and
-    `torch.cuda.set_device(rank)`. Also finds calls that seed only GPUs.
+    `torch.cuda.set_device(rank)`. Also finds `manual_seed` and `manual_seed_all` in programs that seed only GPUs.
 
     ## Why it matters
     Without CUDA, the functions stop the program, and the seeds have no effect.
@@ -37,12 +37,11 @@ class CudaFunction(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe if the call is a statement on its own. It is also safe if every use of the result accepts
-    the value that the fix uses on a CPU, such as `"cpu"` for the GPU's name. For the compute capability, this value is
-    (0, 0), which is lower than any GPU's, or (8, 0) if the program uses it only to choose between bfloat16 and another
-    dtype.
+    The fix is usually safe if the call is a statement on its own, or if the program probably works with the value that
+    the fix uses on a CPU, such as `"cpu"` for the GPU's name. For the compute capability, this value is (0, 0), which
+    is lower than any GPU's, or (8, 0) if the program uses it only to choose between bfloat16 and another dtype.
 
-    If the program saves the state of a GPU's random number generator only to restore it later, the fix uses the CPU
+    If the program saves and restores the random number generator's state only for GPUs, the fix uses the CPU
     generator's state without CUDA. This fix is unsafe if devicefix doesn't know all uses of the state. If the program
     seeds only GPUs, the fix seeds the CPU generator without CUDA. This fix is usually unsafe.
 
@@ -941,12 +940,13 @@ class CudaFunction(Rule):
             why = "because the call is under a check for CUDA"
         elif self._functions.assigns(node):
             why = ASSIGNS
+        states = "states of GPU generators" if short.endswith("_all") else "state of a GPU generator"
         if "manual_seed" in short:
             message = f"`{name}` seeds only GPUs; without CUDA, seed the CPU generator"
         elif "set_rng_state" in short:
-            message = f"`{name}` restores only the states of GPU generators; without CUDA, restore the CPU generator's state"
+            message = f"`{name}` restores only the {states}; without CUDA, restore the CPU generator's state"
         else:
-            message = f"`{name}` saves only the states of GPU generators; without CUDA, save the CPU generator's state"
+            message = f"`{name}` returns only the {states}; without CUDA, save the CPU generator's state"
         return self.finding(node, message, fix, unless=why)
 
     def _raising(self, node: ast.Call, name: str, short: str) -> Finding:

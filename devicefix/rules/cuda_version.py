@@ -14,11 +14,12 @@ _PARSERS = ("int", "float", "parse", "Version", "LooseVersion", "StrictVersion")
 class CudaVersion(Rule):
     """
     ## What it does
-    Finds code that splits, indexes, compares or converts `torch.version.cuda` or `torch.backends.cudnn.version()`.
+    Finds operations that fail if `torch.version.cuda` or `torch.backends.cudnn.version()` is `None`, such as
+    `.split(".")` and `>=`.
 
     ## Why it matters
-    In a torch build without CUDA, both are `None`, so these operations raise errors such as "'NoneType'
-    object has no attribute 'split'".
+    In a build without CUDA, both are `None`, so these operations raise errors such as "'NoneType' object has no
+    attribute 'split'".
 
     ## Example
     ```python
@@ -32,7 +33,7 @@ class CudaVersion(Rule):
 
     ## Fix safety
     The fix is safe: with CUDA, the version is the same as before. In a build without CUDA, it is `"0.0"` or `0`, which is
-    lower than any real version. There is no fix in `setup.py`, where the version decides what is built or downloaded.
+    lower than any real version. There is no fix in `setup.py`, where the version decides what is built.
     """
 
     code = "DF403"

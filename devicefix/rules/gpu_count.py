@@ -25,9 +25,8 @@ _ASKING = {"callable", "getattr", "hasattr", "isinstance", "object", "patch", "s
 class GpuCount(Rule):
     """
     ## What it does
-    Finds code that uses `torch.cuda.device_count()` as a number of processes, a factor, a divisor, a size, the length
-    of a list, or the number of iterations of a loop over the GPUs. The rule follows the count through variables,
-    arguments and options.
+    Finds code that probably fails or does nothing if `torch.cuda.device_count()` is 0, for example because the count is
+    a number of processes, a factor or a divisor. The rule follows the count through variables, arguments and options.
 
     ## Why it matters
     Without CUDA, the count is 0. A program that starts 0 processes does nothing and exits successfully, a batch size

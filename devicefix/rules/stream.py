@@ -8,13 +8,13 @@ from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.streams import Streams
 
-_ADVICE = "devicefix cannot change all of its uses; put them under one `if torch.cuda.is_available():`"
+_ADVICE = "devicefix cannot change all of its uses; call it, and use the result, only if CUDA is available"
 
 
 class CudaStream(Rule):
     """
     ## What it does
-    Finds CUDA streams and events, and the code that uses them.
+    Finds CUDA streams and events.
 
     ## Why it matters
     Without CUDA, creating a stream or an event raises an error such as "torch.cuda.Stream requires CUDA support".
@@ -38,9 +38,8 @@ class CudaStream(Rule):
 
     ## Fix safety
     The fix is usually safe: entering `torch.cuda.stream(None)` has no effect, and without a GPU, there is nothing to
-    synchronize. On a CPU, an event's elapsed time is `nan` in the fixed code. It is 0.0 instead if the program compares
-    the time or converts it to an int, or if the program keeps the time in a collection and doesn't divide by it. The
-    fix for a comparison of streams is unsafe if the compared expressions may have side effects.
+    synchronize. On a CPU, an event's elapsed time is `nan` in the fixed code, or 0.0, for example if the program
+    compares the time or converts it to an int. The fix is unsafe if it skips calls that may have side effects.
 
     The fix changes all uses of related streams and events together. There is no fix if some uses are unknown, for
     example because the stream is passed to a function, is stored in a list or shares its name with another value. There

@@ -48,14 +48,14 @@ class TypedTensor(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with CUDA, the tensor has the same type and device as before, and random numbers are drawn on the
-    same device. If devicefix can't tell whether the argument is a size or data, the fix keeps the call, and only the
-    type depends on CUDA.
+    The fix is usually safe: with CUDA, the tensor has the same type and device as before, and random numbers are drawn
+    on the same device. If devicefix can't tell whether the argument is a size or data, the fix keeps the call, but uses
+    the CPU type without CUDA.
     """
 
     code = "DF301"
     name = "typed-tensor"
-    summary = "A tensor type such as `torch.cuda.FloatTensor` exists only for CUDA"
+    summary = "A tensor type such as `torch.cuda.FloatTensor` needs CUDA"
     words = (b"cuda",)
     common_words = (b"tensor",)
     references = tuple(f"torch.cuda.{part}{kind}Tensor" for part in ("", "sparse.") for kind in DTYPES)
