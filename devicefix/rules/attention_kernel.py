@@ -22,8 +22,7 @@ class AttentionKernel(Rule):
     Finds context managers that leave a CPU without a kernel for scaled dot product attention.
 
     ## Why it matters
-    On a CPU, attention raises `RuntimeError: No viable backend` unless the math or flash kernel is enabled. With
-    dropout, the math kernel must be enabled.
+    On a CPU, attention raises `RuntimeError: No viable backend` unless the math or flash kernel is enabled.
 
     ## Example
     ```python

@@ -20,11 +20,11 @@ _PACKAGES = ("flash_attn", "xformers")
 class AttentionLibrary(Rule):
     """
     ## What it does
-    Finds imports of flash-attn and xformers functions that have an equivalent in torch: `flash_attn_func` and
+    Finds imports of flash-attn and xformers functions that have an equivalent in torch, such as `flash_attn_func` and
     `memory_efficient_attention`. `DF902` reports other imports from these libraries, such as `flash_attn_varlen_func`.
 
     ## Why it matters
-    flash-attn usually can't be installed without CUDA, and xformers' attention functions fail on a CPU.
+    Without CUDA, flash-attn usually can't be installed, and xformers' attention functions usually fail.
 
     ## Example
     ```python
@@ -50,8 +50,7 @@ class AttentionLibrary(Rule):
 
     ## Fix safety
     The fix is usually safe: with CUDA, the program calls the library as before. Without CUDA, it calls a function that
-    the fix adds, whose results differ from the library's only by rounding. This function handles the order of the
-    dimensions, grouped-query attention, and the alignment of a causal mask.
+    the fix adds, whose results differ from the library's only by rounding.
 
     The fix is unsafe with dropout, because torch and the library draw different random numbers. It is also unsafe if
     the mask may be anything other than `None`. There is no fix for calls with arguments that torch doesn't support,

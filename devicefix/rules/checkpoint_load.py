@@ -24,8 +24,8 @@ _ASKING = (ast.Compare, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)
 class CheckpointLoad(Rule):
     """
     ## What it does
-    Finds calls to `torch.load` that omit `map_location`, or set it to a CUDA device or to a parameter that defaults to
-    `None`.
+    Finds calls to functions such as `torch.load` that omit `map_location`, or set it to a CUDA device or to a parameter
+    that defaults to `None`.
 
     ## Why it matters
     Without CUDA, loading a checkpoint that was saved on a GPU raises the error "Attempting to deserialize object on a
@@ -47,8 +47,8 @@ class CheckpointLoad(Rule):
     The fix is usually safe: with CUDA, every tensor ends up on the same device as before. If a call has no
     `map_location`, the fix uses `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
 
-    If the program only passes the checkpoint to `model.load_state_dict(...)`, the fix uses `"cpu"` even with CUDA,
-    because the method copies the values into the model, which stays on its device. This does not apply with
+    If the program only passes the checkpoint to `model.load_state_dict(...)`, the fix usually uses `"cpu"` even with
+    CUDA, because the method copies the values into the model, which stays on its device. This does not apply with
     `assign=True`, if `model` may be an optimizer, or if a module in the project defines how its state is loaded.
     """
 

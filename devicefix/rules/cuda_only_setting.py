@@ -33,10 +33,8 @@ class CudaOnlySetting(Rule):
     ```
 
     ## Fix safety
-    For `capturable`, the fix is usually safe: with CUDA, the value is still `True`. On a CPU, the optimizer computes
-    the scalar factors of each step in float64 instead of float32, so the results differ only by rounding. With
-    `foreach`, the fix is unsafe if the learning rate may be a tensor, which torch accepts only if the optimizer is
-    capturable.
+    For `capturable`, the fix is usually safe: with CUDA, the value is still `True`. With `foreach`, the fix is unsafe
+    if the learning rate may be a tensor, which `Adam` and `AdamW` accept only if they are capturable.
 
     Profilers have no fix.
     """

@@ -30,8 +30,7 @@ class DeviceIds(Rule):
     finds the `devices` argument of `torch.random.fork_rng`.
 
     ## Why it matters
-    On a CPU, many of these calls raise an error, such as "device_id is an int, but no accelerator support is found",
-    unless `devices` is empty and the other arguments are `None`.
+    On a CPU, many of these calls raise an error, such as "device_id is an int, but no accelerator support is found".
 
     ## Example
     ```python
@@ -46,8 +45,8 @@ class DeviceIds(Rule):
     You can omit `output_device`, which defaults to the device in `device_ids`.
 
     ## Fix safety
-    The fix is usually safe: with CUDA, the call uses the same GPUs as before. It is unsafe for a `devices` argument that
-    may refer to another accelerator. The rule ignores `DataParallel`, which, on a CPU, only calls the model.
+    The fix is usually safe: with CUDA, the call uses the same GPUs as before. It is unsafe for a `devices` argument
+    that may refer to another accelerator. The rule ignores `DataParallel`, which, on a CPU, only calls the model.
     """
 
     code = "DF602"
@@ -363,9 +362,11 @@ class DeviceIds(Rule):
         edits: tuple[Edit, ...] = tuple(edit for fix in fixes for edit in fix.edits)
         edits += (self._without(node, repeated),) if repeated is not None else ()
         needs = frozenset().union(*(fix.needs for fix in fixes))
-        what = "GPUs" if self.context.accelerator is None else "devices"
         rule = "should be None" if instead == "None" else "must be empty"
-        message = f"{names} {rule} on a CPU; pass {what} only if {self._wanted} is available"
+        advice = "on a CPU; pass GPUs only if CUDA is available"
+        if self.context.accelerator is not None:
+            advice = "on a CPU and on MPS; pass devices only on other accelerators"
+        message = f"{names} {rule} {advice}"
         yield self.finding(node, message, Fix(edits, why, needs))
 
     def _repeated(self, node: ast.expr) -> ast.expr | None:

@@ -17,8 +17,8 @@ _TWICE = "the fixed code evaluates the module expression twice"
 class DeviceNamespace(Rule):
     """
     ## What it does
-    Finds calls to functions that `torch.cpu` lacks, if the program chooses the device's torch module at run time, as
-    in `torch.get_device_module(device).empty_cache()` and `getattr(torch, device.type).memory_allocated()`.
+    Finds calls to functions that `torch.cpu` lacks, if the program chooses the device's torch module at run time, as in
+    `torch.get_device_module(device).empty_cache()` and `getattr(torch, device.type).memory_allocated()`.
 
     ## Why it matters
     `torch.cpu` has no functions for memory or random numbers (torch 2.13). Calling a missing function raises an
@@ -37,8 +37,8 @@ class DeviceNamespace(Rule):
 
     ## Fix safety
     The fix is safe for statements that only manage GPU memory: the program calls the function only if the module has
-    it. The fix is unsafe if the module comes from a function that may have side effects, because the fixed code calls
-    that function twice. Calls to other functions have no fix.
+    it. The fix is unsafe if the expression for the module may have side effects, because the fixed code evaluates it
+    twice. Calls to other functions have no fix.
     """
 
     code = "DF421"

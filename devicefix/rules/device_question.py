@@ -39,7 +39,7 @@ class DeviceQuestion(Rule):
     """
     ## What it does
     With `--target accelerator`, finds checks for CUDA tensors and devices, such as `x.is_cuda` and `device.type ==
-    "cuda"`, if the code under the check works on any accelerator.
+    "cuda"`, if the code under the check may work on any accelerator.
 
     ## Why it matters
     On another accelerator, the program silently skips the code. For example, the program measures times without waiting
@@ -58,10 +58,10 @@ class DeviceQuestion(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe if the check guards only `torch` functions that every accelerator supports. With CUDA and on
-    a CPU, the check's result stays the same. The new check includes `"meta"` unless the device is certainly a GPU or
-    the CPU. The fix is unsafe if the check guards a call such as `kernel(x)`, because the function may be written for
-    CUDA. The rule ignores checks around CUDA-only features, such as CUDA graphs, and checks that raise an error.
+    The fix is usually safe if the check guards only `torch` functions that every accelerator supports. For CUDA and CPU
+    devices, the check's result stays the same. The fix is unsafe if the check guards a call such as `kernel(x)`,
+    because the function may be written for CUDA. The rule ignores checks around CUDA-only features, such as CUDA
+    graphs, and checks that raise an error.
     """
 
     code = "DF412"

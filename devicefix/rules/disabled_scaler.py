@@ -38,11 +38,11 @@ class DisabledScaler(Rule):
 
     ## Fix safety
     The fix for the scale is safe even if the object is not a `GradScaler`: if the object's state contains `"scale"`,
-    the value is the same as before. The fix is unsafe in a `try` statement, because a handler may expect the
+    the value is the same as before. The fix is unsafe in a `try` block with an `except` clause, which may expect the
     `KeyError`. Access to other keys has no fix.
 
-    The rule recognizes a `GradScaler` by its class, by a class name that contains "scaler" or, if the class is unknown,
-    by the object's name.
+    The rule recognizes a `GradScaler` by its class, by a class name such as `NativeScaler` or, if the class is unknown,
+    by a name such as `loss_scaler`.
     """
 
     code = "DF410"

@@ -12,7 +12,8 @@ from devicefix.rules.shared.optional_imports import Asking
 class FlexAttention(Rule):
     """
     ## What it does
-    Finds uses of `torch.nn.attention.flex_attention.flex_attention`, except where gradients are disabled.
+    Finds uses of `torch.nn.attention.flex_attention.flex_attention`, except under `torch.no_grad()` or
+    `torch.inference_mode()`.
 
     ## Why it matters
     On a CPU, FlexAttention has no backward pass: calling it with an input that requires gradients raises

@@ -23,7 +23,7 @@ class NcclBackend(Rule):
 
     ## Why it matters
     In builds of torch without CUDA, `init_process_group` raises an error: "Distributed package doesn't have NCCL built
-    in". The backend for CPUs is gloo.
+    in". The usual backend for CPUs is gloo.
 
     ## Example
     ```python
@@ -37,12 +37,12 @@ class NcclBackend(Rule):
 
     ## Fix safety
     The fix is safe if the value reaches a function that creates a process group, or if the program already has gloo as
-    the alternative: with CUDA, the backend is the same as before. A value from the command line still overrides a
-    default. With `--target accelerator`, the fix uses the accelerator's own backend (torch 2.6 or later).
+    the alternative: with CUDA, the backend is the same as before. With `--target accelerator`, the fix uses the
+    accelerator's own backend.
 
-    The fix is unsafe if only the name of a variable, option or key suggests a backend. There is no fix if the file
-    compares such a variable, option or key to `"nccl"` but never to `"gloo"`. There is also no fix if neither the name
-    nor the use of a value shows that it is a backend.
+    With the default target, the fix is unsafe if only the name of a variable, option or key suggests a backend. There
+    is no fix if the file compares such a variable, option or key to `"nccl"` but never to `"gloo"`. There is also no
+    fix if neither the name nor the use of a value shows that it is a backend.
     """
 
     code = "DF601"
@@ -472,7 +472,7 @@ class NcclBackend(Rule):
             yield self.finding(node, f"the `nccl` backend needs CUDA; {self._advice}", fix)
         elif names:
             name = next(name for name in names if not allows_gloo(self.facts, name))
-            message = f"the `nccl` backend needs CUDA, and this file never compares `{name}` with `gloo`; add a `gloo` case"
+            message = f"the `nccl` backend needs CUDA, and the code for `{name}` may not support `gloo`; add a `gloo` case if needed"
             yield self.finding(node, message)
         elif self._may_reach_group(node):
             yield self.finding(node, f"`nccl` needs CUDA if it is used as a backend; {self._advice}")

@@ -44,8 +44,8 @@ class ShardedParameters(Rule):
     ```
 
     ## Fix safety
-    The fix for `device_id` is safe: with CUDA, the argument is the same as before. Without CUDA, the parameters are
-    sharded over CPUs, with the gloo backend. The fix for offloading is safe too: on a CPU, there is nothing to offload.
+    The fix for `device_id` is safe: with CUDA, the argument is the same as before. The fix for offloading is safe too:
+    on a CPU, there is nothing to offload.
 
     The fix for `sync_module_states` is unsafe: without CUDA, the states are not synchronized, and processes may start
     with different weights.
@@ -204,7 +204,7 @@ class ShardedParameters(Rule):
         sources = Sources(self.facts, How.BOUND | How.DEFAULT, 2).of(synchronized) if synchronized else ()
         for on in (source.node for source in sources if is_constant(source.node, True)):
             message = f"`sync_module_states=True` {_NEEDS}"
-            why = "without CUDA, processes may start with different weights"
+            why = f"without {self._wanted}, processes may start with different weights"
             yield self.finding(on, message, self.context.replace(on, self.devices.available(on), why))
 
     def _offloaded(self, call: ast.Call, option: str, default: bool) -> Iterator[Finding]:

@@ -42,11 +42,11 @@ class SyncBatchNorm(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with CUDA, the model is the same as before. On a CPU, each process computes its own statistics, so
-    with several processes, the results can differ from those on GPUs.
+    The fix is usually safe: with CUDA, the model is the same as before. On a CPU, each process computes its own
+    statistics, so with several processes, the results can differ from those on GPUs.
 
-    If a `SyncBatchNorm` layer follows a linear or convolutional layer in `nn.Sequential`, then without CUDA, the fixed
-    program uses the matching `BatchNorm` layer. Any other `SyncBatchNorm` layer has no fix.
+    A `SyncBatchNorm` layer has a fix only if it follows a linear or convolutional layer in `nn.Sequential`: without
+    CUDA, the fixed program uses the matching `BatchNorm` layer.
     """
 
     code = "DF603"
@@ -184,7 +184,9 @@ class SyncBatchNorm(Rule):
         fix = None
         if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
             fix = self.context.when_cuda(node, self.context.source.code(node.args[0]), of_cuda=True)
-        message = f"`SyncBatchNorm` needs a GPU in distributed training; convert the model only if {self._wanted} is available"
+        message = (
+            "`SyncBatchNorm` needs a GPU in distributed training; convert the model only if CUDA is available"
+        )
         yield self.finding(node, message, fix, "because of the call's arguments")
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
@@ -192,7 +194,7 @@ class SyncBatchNorm(Rule):
         if self.facts.is_guarded(node) or not self._is_value(node):
             return
         fix = self._as_plain(node, call) if call is not None else None
-        message = "`SyncBatchNorm` needs a GPU in distributed training; without CUDA, use a plain layer, such as `BatchNorm2d`"
+        message = "`SyncBatchNorm` needs a GPU in distributed training; without CUDA, use `BatchNorm1d`, `BatchNorm2d` or `BatchNorm3d`"
         before = self._before(call) if call is not None else None
         is_known = before is not None and self.facts.resolve(before.func) in _DIMENSIONS
         is_of_nn = isinstance(node, ast.Attribute) and self.facts.resolve(node.value) == "torch.nn"

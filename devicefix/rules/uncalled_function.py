@@ -30,11 +30,12 @@ _ASKING = {"isinstance", "issubclass", "hasattr", "callable", "patch", "object"}
 class UncalledFunction(Rule):
     """
     ## What it does
-    Finds `torch.cuda` functions that raise an error without CUDA and are stored or passed as values instead of being
-    called, as in `sync = torch.cuda.synchronize`, `def f(sync=torch.cuda.synchronize)` and `getattr(torch.cuda, name)`.
+    Finds `torch.cuda` functions that may raise an error without CUDA and are stored or passed as values, as in
+    `sync = torch.cuda.synchronize` and `getattr(torch.cuda, name)`. Also finds the module `torch.cuda` itself as a
+    value.
 
     ## Why it matters
-    Without CUDA, the function raises an error wherever the program calls it.
+    Without CUDA, the error occurs where the program calls the function.
 
     ## Example
     ```python
