@@ -40,11 +40,11 @@ class AsyncName(Rule):
 
     ## Fix safety
     The fix is safe for the tensor methods `cuda`, `to`, `type` and `copy_`. It is also safe for a function in the same
-    file if the fix renames its parameter. The fix is unsafe for any other function, because its parameter may have a
-    different name.
+    file if the fix renames its parameter. The fix is unsafe for any other function, because the function may have its
+    own `async` parameter.
 
-    Attributes, module-level variables and imported names have no fix. If a file contains such a name, or a variable or
-    parameter named `non_blocking`, its local variables and parameters have no fix either.
+    Only arguments, parameters and local variables can have a fix. Parameters and local variables have none if the file
+    also names something else `async`, or has a variable or parameter named `non_blocking`.
     """
 
     code = "DF814"

@@ -17,9 +17,8 @@ from devicefix.rules.shared.refusals import FAILS, MESSAGE, Refusals
 class CpuRejected(Rule):
     """
     ## What it does
-    Finds checks that always fail on a CPU because they require a GPU tensor, a CUDA device, the NCCL backend, or a
-    minimum number of GPUs. Like `DF701`, the rule ignores checks of what the user requested, and checks whose error the
-    same function catches.
+    Finds checks that fail on a CPU because they require a GPU tensor, a CUDA device, the NCCL backend, or a number of
+    GPUs. The rule ignores checks that run only if the user requests a GPU, as in `if args.cuda: assert x.is_cuda`.
 
     ## Why it matters
     The check stops the program on a CPU, even if the code after the check would run there.
@@ -39,8 +38,8 @@ class CpuRejected(Rule):
 
     ## Fix safety
     There is no fix. Remove the check if the code after it works on a CPU. Otherwise, add a branch for the CPU.
-    devicefix fixes nothing in code that runs only if a check of a tensor or device passes. Instead, the finding lists
-    up to five lines with other findings.
+    devicefix usually fixes nothing in code that runs only if a check of a tensor or device passes. Instead, the finding
+    lists up to five lines with other findings.
     """
 
     code = "DF704"

@@ -50,8 +50,8 @@ class CudaRequired(Rule):
     ```
 
     ## Fix safety
-    The fix removes the check. This is usually safe: with CUDA, the assertion always holds, and the error branch never
-    runs.
+    The fix removes the check, or selects the CPU instead. This is usually safe: with CUDA, the assertion always holds,
+    and the error branch never runs.
 
     The fix is unsafe if:
 
@@ -61,7 +61,7 @@ class CudaRequired(Rule):
       validates requirements of other code.
     - code after the check still needs CUDA, and has no safe fix.
 
-    There is no fix in tests, or if the code needs a library that works only with CUDA.
+    There is no fix in tests, or if the code may need a library that works only with CUDA.
     """
 
     code = "DF701"

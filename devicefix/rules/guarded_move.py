@@ -40,7 +40,7 @@ class GuardedMove(Rule):
     ## Fix safety
     The fix is safe: on a CPU, the move does nothing. The fix also removes a guard around the definition of a name that
     the program needs on a CPU, as in `if cuda: x = batch[0].cuda()`. There is no fix for `use_cuda and x.cuda()`,
-    because the program may use the value of this expression.
+    because the program may need its false value.
     """
 
     code = "DF702"

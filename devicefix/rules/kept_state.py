@@ -16,8 +16,8 @@ class KeptState(Rule):
     follows values only within a file, and not through every call. `devicefix verify` can find other cases.
 
     ## Why it matters
-    On a GPU, `.cpu()` copies the parameter. On a CPU, it returns the parameter itself, which the next optimizer step
-    changes. There is no error, but the stored parameters always have the latest values.
+    On a GPU, `.cpu()` copies the parameter. On a CPU, it makes no copy, so the next optimizer step also changes the
+    stored values, without an error.
 
     ## Example
     ```python
@@ -238,5 +238,8 @@ class KeptState(Rule):
                 code = self.context.source.code(held.copy.call)
                 line = getattr(held.change, "lineno", None)
                 training = f"line {line}" if line else "training"
-                message = f"`{code}` makes no copy on a CPU, so {training} also changes `{held.holder}`; {remedy(held)}"
+                changed = held.copy.source.path if held.reverse else held.holder
+                message = (
+                    f"`{code}` makes no copy on a CPU, so {training} also changes `{changed}`; {remedy(held)}"
+                )
                 yield self.finding(held.copy.outer, message, copied(self.context, held))

@@ -25,7 +25,7 @@ class KeptView(Rule):
 
     ## Why it matters
     With CUDA, these calls usually copy `x`. On a CPU, `x.cpu()` and `x.to(device)` return `x` itself, and `.numpy()`
-    returns a view of `x`, so the result changes together with `x`. There is no error, but the numbers are wrong.
+    returns a view of `x`, so the numbers can be wrong without an error.
 
     ## Example
     ```python

@@ -22,13 +22,13 @@ class MovedParameter(Rule):
     """
     ## What it does
     Finds `nn.Parameter(x).cuda()`, `nn.Parameter(x).to(device)`, and parameters that are registered as buffers and
-    changed in place. Also finds moves of other tensors that require a gradient, if the program uses the moved tensor's
+    changed in place. Also finds moves of leaf tensors that require a gradient, if the program uses the moved tensor's
     `is_leaf`, `grad` or a related attribute.
 
     ## Why it matters
     On a GPU, the move makes a copy that is not a parameter. The copy is not in `state_dict()` or `parameters()`, and
-    has no `.grad`. On a CPU, the move returns the parameter itself, which is trained and saved. Outside
-    `torch.no_grad()`, changing the parameter in place raises an error.
+    has no `.grad`. On a CPU, the move returns the parameter itself, which is trained and saved. While gradients are
+    recorded, changing the parameter in place raises an error.
 
     ## Example
     ```python
@@ -46,8 +46,7 @@ class MovedParameter(Rule):
     For a parameter, there is no fix, because devicefix can't tell whether the program should also train and save the
     parameter with CUDA.
 
-    For a buffer, the fix registers a plain tensor. This is safe if no gradient can flow to the buffer, and unsafe
-    otherwise.
+    For a buffer, the fix registers a plain tensor. This is safe, or unsafe if a gradient may flow to the buffer.
     """
 
     code = "DF804"

@@ -13,13 +13,13 @@ class ReusedBuffer(Rule):
     """
     ## What it does
     Finds `torch.from_numpy(buffer).cuda()`, `torch.from_numpy(buffer).to(device)`, `torch.as_tensor(buffer,
-    device=...)` and `torch.cuda.FloatTensor(buffer)` whose result is used after the program changes the NumPy array in
-    place. The rule follows values only within a file, and not through every call. `devicefix verify` can find other
-    cases.
+    device=...)` and `torch.cuda.FloatTensor(buffer)` if the program changes the NumPy array or the tensor in place and
+    later uses the other one. The rule follows values only within a file, and not through every call. `devicefix verify`
+    can find other cases.
 
     ## Why it matters
-    On a GPU, the tensor is a copy. On a CPU, it shares memory with the array, so both change together. There is no
-    error, but the numbers are wrong.
+    On a GPU, the tensor is a copy. On a CPU, it shares memory with the array, so the numbers can be wrong without an
+    error.
 
     ## Example
     ```python
@@ -41,7 +41,7 @@ class ReusedBuffer(Rule):
 
     code = "DF803"
     name = "reused-buffer"
-    summary = "A tensor from a NumPy array is used after the array changes"
+    summary = "A tensor shares memory with a NumPy array only on a CPU"
     words = (b"cuda",)
     INVALID = (
         Example(

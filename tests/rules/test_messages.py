@@ -153,6 +153,10 @@ TRUE_OF = {
             "class A:\n  def f(self):\n    t = torch.from_numpy(self.b).cuda()\n    t.mul_(2)\n    return t",
             "line 6 also changes `self.b`, which may be used again;",
         ),
+        (
+            "def f(m):\n    w = m.weight.cpu()\n    w.add_(1)\n    return w, m.weight  # cuda",
+            "also changes `m`; add",
+        ),
         ("torch.nn.Module.cuda(net)", "`torch.nn.Module.cuda` needs CUDA"),
         ('getattr(x, "cuda")()', '`getattr(..., "cuda")(...)` needs CUDA'),
         ("x = 3 // torch.accelerator.device_count()", "the number of accelerators may be 0; use"),
