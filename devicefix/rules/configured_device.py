@@ -35,7 +35,7 @@ class ConfiguredDevice(Rule):
     `eval("x.cuda()")`.
 
     ## Why it matters
-    Without CUDA, moving anything to such a device fails.
+    Without CUDA, neither such a device nor NCCL works.
 
     ## Example
     ```python

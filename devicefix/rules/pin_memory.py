@@ -209,7 +209,8 @@ class PinMemory(Rule):
         if not self._pins(node) or self.facts.is_guarded(node) or self._called_by_loader(node):
             return
         wanted = self._wanted
-        problem, advice = f"memory cannot be pinned without {wanted}", f"pin it only if {wanted} is available"
+        needed = "a GPU" if self.context.accelerator is None else wanted
+        problem, advice = f"memory cannot be pinned without {needed}", f"pin it only if {wanted} is available"
         if self._makes_tensor(node):
             for keyword in node.keywords:
                 if keyword.arg == "pin_memory" and self._true(keyword.value):
