@@ -50,8 +50,8 @@ class CudaCall(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: like `.cuda()`, `torch.device("cuda")` refers to the current CUDA device. If the call has
-    an index, the fix keeps it: `.cuda(1)` becomes a move to `cuda:1`.
+    The fix is usually safe: like `.cuda()`, `torch.device("cuda")` refers to the current CUDA device. The fix keeps an
+    index: `.cuda(1)` becomes a move to `cuda:1`.
 
     If devicefix can't tell which device the argument specifies, or if the object may have a custom `cuda` method, the
     fix usually puts the call under a check for CUDA. This fix is unsafe if a custom method or a call in the arguments

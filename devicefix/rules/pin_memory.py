@@ -38,7 +38,7 @@ class PinMemory(Rule):
 
     ## Fix safety
     The fix is usually safe: with CUDA, the memory is pinned as before. The rule reports a variable passed as
-    `pin_memory` only if the same file sets the variable to `True`, for example as a parameter's default.
+    `pin_memory` only if the same file sets the variable to `True`.
     """
 
     code = "DF104"

@@ -13,7 +13,7 @@ class UnusedNoqa(Rule):
     Enable this rule with `--extend-select DF001`.
 
     ## Why it matters
-    Such a code serves no purpose, but may hide a new finding on its line.
+    Such a code may hide a new finding on its line.
 
     ## Example
     ```python
