@@ -35,7 +35,7 @@ class ConfiguredDevice(Rule):
     `eval("x.cuda()")`.
 
     ## Why it matters
-    Without CUDA, moving anything to such a device fails.
+    Without CUDA, neither such a device nor NCCL works.
 
     ## Example
     ```python
@@ -51,8 +51,8 @@ class ConfiguredDevice(Rule):
 
     ## Fix safety
     The fix is usually safe: it replaces only the value that the file or string contains, and only without CUDA, when
-    the program would otherwise fail. If a user selects the same value, the program uses the CPU, too. If a user selects
-    another device that doesn't exist, such as `cuda:1`, the program still raises an error.
+    the program would otherwise fail. A user who selects the same value gets the CPU, too. Another device that doesn't
+    exist, such as `cuda:1`, still raises an error.
 
     The fix is unsafe if the program needs the index of the device, or does not allow the CPU. It is also unsafe for
     Lightning's `accelerator`, because the trainer's other settings may need a GPU too.

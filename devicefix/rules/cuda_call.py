@@ -33,7 +33,7 @@ class CudaCall(Rule):
     Finds calls to `x.cuda()` on tensors and modules, with or without arguments.
 
     ## Why it matters
-    Without CUDA, the call raises an error such as "Torch not compiled with CUDA enabled".
+    Without CUDA, the call usually raises an error such as "Torch not compiled with CUDA enabled".
 
     ## Example
     ```python
@@ -50,15 +50,15 @@ class CudaCall(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: like `.cuda()`, `torch.device("cuda")` refers to the current CUDA device. If the call has
-    an index, the fix keeps it: `.cuda(1)` becomes a move to `cuda:1`.
+    The fix is usually safe: like `.cuda()`, `torch.device("cuda")` refers to the current CUDA device. The fix keeps an
+    index: `.cuda(1)` becomes a move to `cuda:1`.
 
     If devicefix can't tell which device the argument specifies, or if the object may have a custom `cuda` method, the
-    fix keeps the call and puts it under a check for CUDA. This fix is unsafe if a custom method or a call in the
-    arguments may have side effects, because without CUDA, the program skips them.
+    fix usually puts the call under a check for CUDA. This fix is unsafe if a custom method or a call in the arguments
+    may have side effects, because without CUDA, the program skips them.
 
-    The fix is also unsafe in a subclass of `torch.fx.Interpreter`: with CUDA, in-place operations change a copy of the
-    tensor; on a CPU, they change the tensor itself.
+    The fix is also unsafe in a subclass of `torch.fx.Interpreter`, because on a CPU, in-place operations may change the
+    tensor itself instead of a copy.
 
     There is no fix for `x.cuda(*args)`: pass the arguments one by one, or write
     `x.cuda(*args) if torch.cuda.is_available() else x`.
@@ -779,7 +779,8 @@ class CudaCall(Rule):
         if fix is None:
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
             return self.finding(node, f"{message}; pass a `torch.device` to `.to(...)` instead")
-        moves_to = _MOVES_TO if self.context.accelerator is None else _MOVES_TO_ANY
+        # A call that is kept, and skipped without CUDA, does not use another accelerator.
+        moves_to = _MOVES_TO if self.context.accelerator is None or fix.why == SKIPS else _MOVES_TO_ANY
         return self.finding(node, _MOVES if target is None else moves_to, fix)
 
 

@@ -43,9 +43,8 @@ _OTHER_RULES = (
 class DeviceArgument(Rule):
     """
     ## What it does
-    Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0`, `map_location="cuda:0"` and
-    `torch.set_default_device("cuda")`. Also finds a non-literal GPU index passed to a project function that uses it
-    only as a device, if other calls pass other devices or the caller moves several objects to it.
+    Finds CUDA devices passed as arguments, as in `device="cuda"`, `device=0` and `torch.set_default_device("cuda")`.
+    The argument can also be a variable that contains a GPU index.
 
     ## Why it matters
     Without CUDA, either the call itself or a later use of the device fails.
@@ -66,15 +65,14 @@ class DeviceArgument(Rule):
 
     ## Fix safety
     The fix is usually safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function
-    receives the same string or number as before.
+    receives the same value as before.
 
     The fix is unsafe if:
 
+    - the function needs an index or does not allow the CPU.
     - the function adds an index to the name, as in `torch.device(device, 1)`. Without CUDA, the result `cpu:1` never
       equals a tensor's device.
-    - another library's function receives a GPU index from a variable that the program doesn't use to move anything.
-    - a literal index is passed to a function that may not use torch, because the index may refer to another kind of
-      device.
+    - the argument may be something other than a GPU index, such as the index of a camera.
     """
 
     code = "DF202"

@@ -19,8 +19,7 @@ class DeviceChoice(Rule):
     `torch.device("cuda" if args.cuda else "cpu")`.
 
     ## Why it matters
-    The condition reflects what the user wants, not what the machine has. If the condition is true, as it often is by
-    default, the program fails without CUDA.
+    If the condition is true, as it often is by default, the program fails without CUDA.
 
     ## Example
     ```python

@@ -38,7 +38,7 @@ class PinMemory(Rule):
 
     ## Fix safety
     The fix is usually safe: with CUDA, the memory is pinned as before. The rule reports a variable passed as
-    `pin_memory` only if the same file sets the variable to `True`, for example as a parameter's default.
+    `pin_memory` only if the same file sets the variable to `True`.
     """
 
     code = "DF104"
@@ -209,7 +209,8 @@ class PinMemory(Rule):
         if not self._pins(node) or self.facts.is_guarded(node) or self._called_by_loader(node):
             return
         wanted = self._wanted
-        problem, advice = f"memory cannot be pinned without {wanted}", f"pin it only if {wanted} is available"
+        needed = "a GPU" if self.context.accelerator is None else wanted
+        problem, advice = f"memory cannot be pinned without {needed}", f"pin it only if {wanted} is available"
         if self._makes_tensor(node):
             for keyword in node.keywords:
                 if keyword.arg == "pin_memory" and self._true(keyword.value):

@@ -35,7 +35,7 @@ class TensorDeviceNumber(Rule):
 
     ## Fix safety
     There is no fix. For the CPU, choose a number that is right for your program. If the number is used only as a device,
-    another rule fixes that use instead.
+    another rule usually fixes that use.
     """
 
     code = "DF206"

@@ -19,7 +19,7 @@ class ToCuda(Rule):
     variable that contains a GPU index.
 
     ## Why it matters
-    Without CUDA, the call raises an error such as "Torch not compiled with CUDA enabled".
+    Without CUDA, the call usually raises an error such as "Torch not compiled with CUDA enabled".
 
     ## Example
     ```python
@@ -36,8 +36,8 @@ class ToCuda(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with CUDA, the device is the same as before. The fix is unsafe if only a variable's name
-    suggests a GPU index.
+    The fix is usually safe: with CUDA, the device is the same as before. The fix is unsafe if a variable may contain
+    something other than a GPU index, or if only its name suggests a GPU index.
     """
 
     code = "DF102"
@@ -373,7 +373,9 @@ class ToCuda(Rule):
                 target, "torch.device", "torch.cuda.current_device"
             )
             needed = "CUDA" if of_cuda else self._wanted  # an index is that of any accelerator
-            message, use_cpu = f"`.to({code})` needs {needed}", f"without {self._wanted}, use the CPU"
+            is_guess = bool(fix.why) and dotted(target) is None
+            message = f"`.to({code})` {'may need' if is_guess else 'needs'} {needed}"
+            use_cpu = f"without {self._wanted}, use the CPU"
             if dotted(target) is not None:
                 since = ", because" if self._is_index(target) else " if"
                 message += f"{since} `{code}` is a GPU index; {use_cpu}"

@@ -22,7 +22,7 @@ class TorchDevice(Rule):
     Finds `torch.device("cuda")` and its variants with an index, a formatted string or only a number.
 
     ## Why it matters
-    You can create `torch.device("cuda")` on any machine, but without CUDA, moving anything to it fails.
+    You can create `torch.device("cuda")` on any machine, but without CUDA, moving a tensor to it fails.
 
     ## Example
     ```python
@@ -40,11 +40,11 @@ class TorchDevice(Rule):
 
     ## Fix safety
     The fix is usually safe: with CUDA, the device is the same as before. The fix is unsafe if the program uses the
-    device's index, as in `device.index + 1`, because the CPU has no index. The fix is also unsafe if a check may stop
-    the program on the CPU, as in `assert device.type == "cuda"`.
+    device's index, as in `device.index + 1`, distinguishes the device from another one, or may stop on the CPU, as in
+    `assert device.type == "cuda"`.
 
-    The rule ignores `torch.device("cuda")` in comparisons, as in `x.device == torch.device("cuda")`, and usually in
-    calls to `torch.cuda` functions.
+    The rule ignores `torch.device("cuda")` beside `==` and `!=`, as in `x.device == torch.device("cuda")`, and usually
+    in calls to `torch.cuda` functions.
     """
 
     code = "DF201"

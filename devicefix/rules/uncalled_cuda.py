@@ -14,7 +14,7 @@ from devicefix.facts.values import last_name
 from devicefix.model import Edit, Finding, Fix
 from devicefix.rules.base import Example, Rule
 
-_OWN = "because the object may have its own `cuda` method"
+_OWN = "because the object may have its own `cuda` or `to` method"
 _ARGUMENTS = "because of the call's arguments"
 _ADVICE = "needs CUDA; use `.to(device)`"
 _STORED = "the `cuda` method needs CUDA; use a function that calls `.to(device)`"
@@ -29,7 +29,7 @@ class UncalledCuda(Rule):
     `getattr(x, "cuda")()`, `operator.methodcaller("cuda")` and `move = x.cuda`.
 
     ## Why it matters
-    Without CUDA, the method raises an error wherever the program calls it.
+    Without CUDA, calling the method usually raises an error.
 
     ## Example
     ```python
@@ -44,8 +44,8 @@ class UncalledCuda(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with CUDA, the tensor moves to the same device as before. Stored methods, as in
-    `move = x.cuda` and `methodcaller("cuda")`, and calls with additional arguments have no fix.
+    The fix is usually safe: with CUDA, the device is the same as before. Stored methods, as in `move = x.cuda` and
+    `methodcaller("cuda")`, and calls with additional arguments have no fix.
     """
 
     code = "DF103"
@@ -225,7 +225,8 @@ class UncalledCuda(Rule):
             kept = custom_cuda(self.context, receiver) is not CustomCuda.NEVER
             kept = kept or may_be_storage(self.context, receiver) or shows_class(self.context, node)
             fix = None if kept or node.args else self._moved(node, [receiver])
-            message = f'`getattr(..., "cuda")(...)` {_ADVICE}'
+            advice = "may need CUDA; for a tensor or module, use `.to(device)`" if kept else _ADVICE
+            message = f'`getattr(..., "cuda")(...)` {advice}'
             yield self.finding(node, message, fix, _OWN if kept else _ARGUMENTS)
         elif any(_names_cuda(node, each, 0) for each in ("methodcaller", "attrgetter")) or (
             _names_cuda(node, "getattr", 1) and self._is_method(node, node.args[0])

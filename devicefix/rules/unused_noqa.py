@@ -10,10 +10,10 @@ class UnusedNoqa(Rule):
     Finds `# noqa` comments with a devicefix code that suppresses no finding on its line or belongs to no rule. The rule
     ignores other tools' codes, codes of disabled rules, and `# noqa` without codes.
 
-    Enable this rule with `--extend-select DF001`, ideally after applying the fixes.
+    Enable this rule with `--extend-select DF001`.
 
     ## Why it matters
-    Such a code serves no purpose, but may hide a new finding on its line.
+    Such a code may hide a new finding on its line.
 
     ## Example
     ```python
@@ -26,9 +26,9 @@ class UnusedNoqa(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: it changes only the comment. If the fix removes all codes, it also removes the text after them,
-    such as a reason. Because findings can depend on other files, check all of a program's files together. To exempt a
-    comment, add `DF001` to it.
+    The fix is safe: it changes only the comment. If the fix removes all codes, it also removes a reason after them.
+    Because findings can depend on other files, check all of a program's files together. To exempt a comment, add
+    `DF001` to it.
     """
 
     code = UNUSED

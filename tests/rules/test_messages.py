@@ -159,6 +159,11 @@ TRUE_OF = {
         ),
         ("torch.nn.Module.cuda(net)", "`torch.nn.Module.cuda` needs CUDA"),
         ('getattr(x, "cuda")()', '`getattr(..., "cuda")(...)` needs CUDA'),
+        (
+            "q7 = torch.ones(2).untyped_storage()\ngetattr(q7, 'cuda')()",
+            "may need CUDA; for a tensor or module, use `.to(device)`",
+        ),
+        ("x.to(gpu_ids[0])", "`.to(gpu_ids[0])` may need CUDA; use `.to(device)`"),
         ("x = 3 // torch.accelerator.device_count()", "the number of accelerators may be 0; use"),
         ("x = 3 // torch.cuda.device_count()", "the number of GPUs is 0 without CUDA; use"),
         ("assert torch.cuda.device_count() == 2", "there are too few or too many GPUs; check"),
@@ -189,6 +194,7 @@ TRUE_OF = {
             "torch.distributed.fsdp.FullyShardedDataParallel(n, sync_module_states=True)",
             "(unsafe: without an accelerator, processes may",
         ),
+        ("x = torch.ones(1)\ny = x.cuda(f())", "`.cuda(...)` needs CUDA; without CUDA, use the CPU"),
     ],
 }
 

@@ -207,7 +207,7 @@ DDP = "m = torch.nn.parallel.DistributedDataParallel(m, device_ids=[i])"
     [
         ("d = torch.device('cuda')", "select it only if CUDA is", "select an accelerator if one is"),
         ("x = torch.ones(1, device='cuda')", "use it only if CUDA is", "use an accelerator if one is"),
-        ("x = y.pin_memory()", "cannot be pinned without CUDA;", "cannot be pinned without an accelerator;"),
+        ("x = y.pin_memory()", "cannot be pinned without a GPU;", "cannot be pinned without an accelerator;"),
         ("s = torch.cuda.Stream()", "call it only if CUDA is", "use `torch.Stream` if an accelerator is"),
         ("s = torch.cuda.ExternalStream(1)", "call it only if CUDA is", "call it only if CUDA is"),
         ("torch.cuda.synchronize()", "call it only if CUDA is", "use `torch.accelerator.synchronize` if an"),

@@ -24,7 +24,7 @@ class DeviceValue(Rule):
     attributes, lists and dictionaries, arguments, return values, and defaults of parameters and command-line options.
 
     ## Why it matters
-    Without CUDA, moving anything to such a device fails.
+    Without CUDA, moving a tensor to such a device fails.
 
     ## Example
     ```python
@@ -49,12 +49,12 @@ class DeviceValue(Rule):
     - only the name of the variable, option or key, or a `"cpu"` next to the value, suggests that the value is a
       device.
     - the value is a positional argument to another library's function, as in `clip.load(name, "cuda")`.
-    - the value is in a set or enumeration, or in a list that contains the CPU. On a CPU, the value may equal another
-      element.
+    - on a CPU, the value may equal another one, as in a set, an enumeration, or a list that contains the CPU.
     - the program reads an index from the value, as in `device.split(":")[1]`, or adds an index, as in
       `torch.device(device, 1)`. The CPU has no index.
     - the program stops if the value is the CPU, as in `assert device == "cuda"`.
-    - it checks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`, because the setting then has no effect.
+    - the fix checks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`, which then has no effect, or forks
+      processes, in which CUDA may then fail.
     """
 
     code = "DF203"
