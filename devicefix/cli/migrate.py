@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 `--run` runs your own program, with all its effects on networks and databases, in a copy of the project. Each
-command must start Python, and devicefix runs it several times.
+command must start Python or name a notebook, and runs several times.
 
 Exit status: 0 if all commands pass, 1 if a command fails, 2 if an error occurs. Without --run: 0 if no
 findings remain, 1 if findings remain, 2 if an error occurs.

@@ -53,8 +53,8 @@ FORMATS = ("html", "json", "csv")
     type=FILE,
     help="Show which fixes ran, as recorded in this file by `devicefix verify --coverage-file`.",
 )
-@click.option("--title", help="The title of the report. [default: the folder's name]")
-@click.option("--timestamp", is_flag=True, help="Include the creation time in the report.")
+@click.option("--title", help="The title of the HTML or JSON report. [default: the folder's name]")
+@click.option("--timestamp", is_flag=True, help="Include the creation time in the HTML or JSON report.")
 @click.pass_context
 def report(
     ctx: click.Context,

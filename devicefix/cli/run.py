@@ -44,7 +44,7 @@ SIGNALLED = 128  # a shell adds it to the number of the signal that ended a prog
 @click.option(
     "--rewrite/--no-rewrite",
     default=None,
-    help="Rewrite the program in memory. [default: off with --simulate and the target cuda, else on]",
+    help="Rewrite the program in memory. [default: on; with --simulate, only for --target accelerator]",
 )
 @program_options
 @rule_options

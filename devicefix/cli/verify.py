@@ -56,8 +56,8 @@ EPILOG = """\
 `verify` runs your own program, with all its effects on files, networks and databases. Put devicefix's
 options before SCRIPT. Everything after SCRIPT is passed to the program.
 
-Exit status: 0 if the program passes, 1 if it fails, 2 if devicefix cannot verify it ("trouble"), 3 if the run
-reaches a limit before an error occurs ("stopped").
+Exit status: 0 if the program passes, 1 if it fails, 2 if devicefix cannot verify it ("trouble"), 3 if a
+limit ends the run first ("stopped").
 """
 
 
@@ -134,7 +134,7 @@ limit_options = together(
     help="The number of GPUs in the simulated CUDA machine. [default: 1, or more if the program needs them]",
 )
 @click.option(
-    "--keep-going", is_flag=True, help="Run CUDA requests on the CPU instead of failing, and list them all."
+    "--keep-going", is_flag=True, help="Run CUDA requests on the CPU instead of stopping at the first one."
 )
 @click.option(
     "--copies/--no-copies",

@@ -21,7 +21,7 @@ class Cause(str, Enum):
         return member
 
     ORIGINAL = "original-fails", "the original program fails in the same way, so the rewrite is not the cause"
-    TIE = "finding-left", "a finding remains"
+    TIE = "finding-left", "code tied to CUDA remains"
     FIX = "wrong-fix", "a fix is wrong"
     CPU = "cpu-difference", "CPUs and CUDA differ here, and no fix can change that"
     COPY = "shared-copy", "the program relies on a copy that only CUDA makes"
