@@ -62,8 +62,8 @@ class Fix:
     Attributes:
         applicability: `"safe"` if the program does the same with CUDA as before, `"unsafe"` if it may not.
         replacements: all changes, in the order of the file and without overlaps, including the imports and
-            definitions that the new code needs if this is the only fix. Empty if the fix of another finding
-            resolves this finding as well.
+            definitions that the new code needs if this is the only fix. Empty in requirements files, or if
+            the fix of another finding resolves this finding as well.
     """
 
     applicability: Literal["safe", "unsafe"]
@@ -83,8 +83,7 @@ class Finding:
         end_location: the location after the last character.
         fix: the fix, or None if you have to change the code yourself.
         url: the address of the rule's page; None for a rule from a plugin.
-        cell: the number of the notebook cell, starting at 1; None in other files. Lines refer to
-            the cell.
+        cell: the number of the notebook cell, starting at 1, or None. Lines refer to the cell.
     """
 
     code: str
@@ -133,7 +132,7 @@ class Report:
     Attributes:
         findings: the findings, sorted by file and position.
         files: the paths of all checked files, sorted.
-        errors: the files that could not be checked.
+        errors: the files and folders that could not be checked.
     """
 
     findings: tuple[Finding, ...]
@@ -220,14 +219,15 @@ def check_source(
     Args:
         source: the text, or the contents of a file as bytes, which may declare an encoding.
         filename: the path of the source, which does not have to exist. devicefix uses this path in findings,
-            for `per_file_ignores`, and to find the project files that the source imports. The suffix
+            for `per_file_ignores`, and to find the project files that the source imports. Its name
             determines the file type. If None, the source is a standalone Python file named "source.py", and
             no other files are read.
         config: the path of a configuration file, such as the result of `find_config`; None for the defaults.
         settings: settings that override the configuration; see `RuleSettings`.
 
     Returns:
-        The findings, sorted by position. If the source does not parse, they contain a DF901 finding.
+        The findings, sorted by position. A syntax error raises no exception; the rule DF901 can
+        report it.
 
     Raises:
         DevicefixError: a setting is invalid, the source is too large, or devicefix failed, for example.

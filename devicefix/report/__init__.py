@@ -1,4 +1,4 @@
-"""Render findings, with one module per output format."""
+"""Render findings and migration reports."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Rule:
     devicefix creates a new instance of a rule for each file. A method named after a class of `ast`, such as
     `visit_Call`, receives the nodes of this class and yields findings. There are two more methods:
 
-    - `visit_statement(node)` receives every statement.
+    - `visit_statement(node)` receives every statement except `pass`, `break` and `continue`.
     - `visit_reference(node, name)` receives the names and attributes that resolve to one of `references`, under
       any alias.
 
