@@ -366,8 +366,7 @@ class DeviceIds(Rule):
         advice = "on a CPU; pass GPUs only if CUDA is available"
         if self.context.accelerator is not None:
             advice = "on a CPU and on MPS; pass devices only on other accelerators"
-        message = f"{names} {rule} {advice}"
-        yield self.finding(node, message, Fix(edits, why, needs))
+        yield self.finding(node, f"{names} {rule} {advice}", Fix(edits, why, needs))
 
     def _repeated(self, node: ast.expr) -> ast.expr | None:
         """Return the `output_device` that is the default: the only one of `device_ids`, right above it."""

@@ -8,7 +8,7 @@ from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.streams import Streams
 
-_ADVICE = "devicefix cannot change all of its uses; call it, and use the result, only if CUDA is available"
+_LEFT = "because devicefix cannot change all of its uses"
 
 
 class CudaStream(Rule):
@@ -537,8 +537,8 @@ class CudaStream(Rule):
                 return  # a variable: the reference is where it gets its value
             fix = self._streams.of_maker(node)
             name = self.facts.resolve(node.func)
-            advice = f"; {self._advice_to_call(node, node)}" if fix else f", and {_ADVICE}"
-            yield self.finding(node, f"`{name}` needs CUDA{advice}", fix)
+            advice = self._advice_to_call(node, node) if fix else "use it only if CUDA is available"
+            yield self.finding(node, f"`{name}` needs CUDA; {advice}", fix, unless=_LEFT)
         elif self._streams.is_method(node) and not self.facts.is_guarded(node):
             fix = self._streams.of_method(node)
             if fix is not None:

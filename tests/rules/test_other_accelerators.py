@@ -220,11 +220,11 @@ DDP = "m = torch.nn.parallel.DistributedDataParallel(m, device_ids=[i])"
         ("torch.cuda.ipc_collect()", "call it only if CUDA is", "call it only if CUDA is"),
         ("x = torch.ones(1, device=torch.cuda.current_device())", "; use `device`", "; use `device`"),
         ("o = torch.optim.Adam(p, capturable=True)", "on a CPU; use", "on a CPU and on MPS; use"),
-        (DDP, "pass GPUs only if CUDA", "pass devices only if an accelerator"),
+        (DDP, "pass GPUs only if CUDA", "pass devices only on other accelerators"),
         ("x.to(0 if y else None)", "needs CUDA; use", "needs an accelerator; use"),
         ("r = torch.device(0)", "without CUDA; select it", "an accelerator; select"),
         ("x.to(f'cuda:{rank}')", "needs CUDA; without CUDA, use", "needs CUDA; without an accelerator, use"),
-        ("torch.nn.SyncBatchNorm.convert_sync_batchnorm(m)", "only if CUDA is", "only if an accelerator is"),
+        ("torch.nn.SyncBatchNorm.convert_sync_batchnorm(m)", "only if CUDA is", "only if CUDA is"),
     ],
 )
 def test_the_advice_fits_the_target(line: str, with_cuda: str, with_accelerator: str) -> None:
