@@ -10,8 +10,8 @@ class CudaImage(Rule):
     `--environment`, in `devicefix migrate`, and to files that you name on the command line.
 
     ## Why it matters
-    A service with `runtime: nvidia` does not start without a GPU. An image with CUDA can be gigabytes larger than
-    one without.
+    A service with `runtime: nvidia` usually does not start without a GPU. An image with CUDA can be gigabytes larger
+    than one without.
 
     ## Example
     ```yaml

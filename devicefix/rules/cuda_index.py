@@ -7,11 +7,11 @@ class CudaIndex(Rule):
     """
     ## What it does
     Finds package indexes that have only CUDA builds. The rule checks requirements files, `pyproject.toml`, conda
-    environments and pip commands. It applies only with `--environment`, in `devicefix migrate`, and to files that you
-    name on the command line.
+    environments and pip commands. It applies only with `--environment`, in `devicefix migrate`, and to files other
+    than notebooks that you name on the command line.
 
     ## Why it matters
-    For a machine without CUDA, such an index has no packages, or packages with CUDA that are several times larger
+    For a machine without CUDA, such an index has no builds, or builds with CUDA that are several times larger
     than necessary.
 
     ## Example

@@ -39,10 +39,10 @@ class CudaOnlyLibrary(Rule):
     ImportError` continues without the library, unless code uses the library without checking whether the import
     succeeded. For xformers, which can be installed without CUDA, such a check is not enough.
 
-    devicefix fixes nothing in a file with a top-level import of Triton, CuPy, PyCUDA, TensorRT, xfuser, a compiled CUDA
-    extension of the project, or flash-attn functions without an equivalent in torch. Instead, it lists up to five
-    lines that need CUDA. It also fixes nothing in files that import such a file, unless the library is flash-attn or,
-    outside tests, Triton.
+    devicefix fixes nothing in a file with a top-level import of Triton, CuPy, PyCUDA, TensorRT, xfuser, a CUDA
+    extension that the project builds, or flash-attn (unless `DF417` replaces the function). Instead, the message lists
+    up to five lines that need CUDA. The same applies to top-level imports of such a file, unless the library is
+    flash-attn or, outside tests, Triton.
 
     ## Why it matters
     Without CUDA, the import or the first call fails.
@@ -55,12 +55,12 @@ class CudaOnlyLibrary(Rule):
     ```
 
     ## Use instead
-    The message suggests a replacement, usually in torch. If there is no replacement, import the library under `if
+    The message suggests a replacement, if there is one. Otherwise, import the library under `if
     torch.cuda.is_available():` or in a `try` statement, and add a CPU path.
 
     ## Fix safety
-    Usually, there is no fix, because the replacement depends on the program. If the program has a path without the
-    library, the fix sets the option or flag for the library to `torch.cuda.is_available()`. This fix is unsafe, because
+    Usually, there is no fix, because the replacement depends on the program. If an option or flag that is on by
+    default selects the library, the fix can set it to `torch.cuda.is_available()`. This fix is unsafe, because
     the other path may compute different results.
     """
 

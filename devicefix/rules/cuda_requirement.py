@@ -7,7 +7,7 @@ class CudaRequirement(Rule):
     """
     ## What it does
     Finds requirements that install CUDA or may fail to install without it. This rule applies only with
-    `--environment`, in `devicefix migrate`, and to files that you name on the command line.
+    `--environment`, in `devicefix migrate`, and to files other than notebooks that you name on the command line.
 
     The rule covers:
 
@@ -36,7 +36,7 @@ class CudaRequirement(Rule):
     ```
 
     ## Fix safety
-    The fix is safe. With a CUDA package index, `torch==2.0.1` still installs the build `2.0.1+cu118`, because pip
+    The fix is safe. With the index for CUDA 11.8, `torch==2.0.1` still installs the build `2.0.1+cu118`, because pip
     prefers local versions. The added marker excludes a package only on macOS, which does not support CUDA. Other
     requirements have no fix, because a requirement cannot depend on whether CUDA is available. Instead, `devicefix
     migrate` can create a second file, such as `requirements-cpu.txt`.

@@ -42,8 +42,8 @@ class ConfigFile(Rule):
 
     ## Fix safety
     There is no fix, because the meaning of a setting depends on the program that reads it. To suppress a
-    finding (except in JSON files), add `# noqa: DF905` to its line. The rule ignores comments, template syntax, text
-    that a script only prints, and files larger than one megabyte.
+    finding in YAML, TOML, a script or a shell command, add `# noqa: DF905` to its line. The rule ignores comments
+    (except `#SBATCH`), template syntax, and text that a script only prints.
     """
 
     code = "DF905"
