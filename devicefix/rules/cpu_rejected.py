@@ -73,11 +73,13 @@ class CpuRejected(Rule):
             """,
         ),
         Example(
-            "an assert about availability and the number of GPUs",
+            "checks of availability and the number of GPUs",
             before="""
                 import torch
 
                 assert torch.cuda.is_available() and torch.cuda.device_count() >= n
+                if torch.cuda.device_count() != n:
+                    raise ValueError(n)
             """,
         ),
         Example(
@@ -306,10 +308,12 @@ class CpuRejected(Rule):
             """,
         ),
         Example(
-            "an invalid number of a GPU",
+            "numbers of GPUs that may be 0, and an invalid number of a GPU",
             """
                 import torch
 
+                assert torch.cuda.device_count() <= 8
+                assert torch.cuda.device_count() != 1
                 if args.gpu >= torch.cuda.device_count():
                     raise ValueError(args.gpu)
             """,
@@ -356,7 +360,7 @@ class CpuRejected(Rule):
                 node, node, f"this check rejects {missing}; allow {missing}, too", stops=True
             )
         elif self._checks.parts(test) is None:
-            if self._checks.is_false_on_a_cpu(test, True) or self._checks.counts(test):
+            if self._checks.is_false_on_a_cpu(test, True) or self._checks.needs_gpus(test):
                 stops = asks_tensor(test) or isinstance(test, ast.BoolOp)
                 yield from self._asked(node, node, self._needed(test), stops=stops)
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from devicefix.devices.context import Context
 from devicefix.facts import dotted
-from devicefix.facts.path_conditions import branches
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.guarded_moves import GuardedMoves
@@ -211,9 +210,23 @@ class GuardedName(Rule):
             """,
         ),
         Example(
-            "the other branch raises an error",
+            "the function returns, or raises an error, if the flag is false",
             """
                 import torch
+
+                def move(batch, q7):
+                    if q7:
+                        x = batch.to(device)
+                    else:
+                        return batch
+                    return x
+
+                def copy(batch, q7):
+                    if not q7:
+                        return batch
+                    if q7:
+                        x = batch.to(device)
+                    return x
 
                 if torch.cuda.is_available() and HOME is not None:
                     path = HOME
@@ -294,8 +307,6 @@ class GuardedName(Rule):
             return
         if self._moves.of_guard(node) is not None:
             return  # the guard goes
-        if guards.refusals.refuses(branches(node)[-1]):
-            return  # it ends the program instead
         assigned = [statement for statement in node.body if isinstance(statement, ast.Assign)]
         for name, place in self._names.bound(node.body):
             use = self._names.use(name, node)

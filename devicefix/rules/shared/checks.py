@@ -6,6 +6,7 @@ import ast
 
 from devicefix.devices.context import Context
 from devicefix.facts.flow.kinds import Kind
+from devicefix.facts.values import is_constant
 
 
 class Checks:
@@ -38,7 +39,7 @@ class Checks:
             return None
         gone = [value for value in test.values if self._guards.settled(value)]
         kept = [value for value in test.values if value not in gone]
-        if not gone or any(self._guards.implies(value) or self.counts(value) for value in kept):
+        if not gone or any(self._guards.implies(value) or self.needs_gpus(value) for value in kept):
             return None
         return gone[0], kept
 
@@ -47,14 +48,19 @@ class Checks:
         sides = (test.left, *test.comparators) if isinstance(test, ast.Compare) else ()
         return any(map(self.facts.guards.counts_gpus, sides))
 
+    def needs_gpus(self, test: ast.expr) -> bool:
+        """Return whether a test compares with the number of GPUs, and may be false for 0."""
+        is_other = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq)
+        return self.counts(test) and not is_other and self._guards.without_cuda(test) is not True
+
     def _wants_more(self, test: ast.expr) -> bool:
-        """Return whether a test is true where there are fewer GPUs than a variable says."""
+        """Return whether a test is true where there are fewer GPUs than it names."""
         match test:
             case (
-                ast.Compare(left=few, ops=[ast.Lt()], comparators=[many])
+                ast.Compare(left=few, ops=[ast.Lt() | ast.NotEq()], comparators=[many])
                 | ast.Compare(left=many, ops=[ast.Gt()], comparators=[few])
             ):
-                return self._guards.counts_gpus(few) and not isinstance(many, ast.Constant)
+                return self._guards.counts_gpus(few) and not is_constant(many, 0)
         return False
 
 

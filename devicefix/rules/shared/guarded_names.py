@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from devicefix.facts import Binding, Facts, Scope
-from devicefix.facts.path_conditions import conditions_around, conditions_on
+from devicefix.facts.flow.reaching import blocks_around
+from devicefix.facts.path_conditions import branches, conditions_around, conditions_on
 from devicefix.facts.scopes import bound_names
 from devicefix.facts.values import is_constant
 
 _OTHERS = 20  # bindings that follow; the uses between more of them are not told apart
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
 class GuardedNames:
@@ -99,8 +102,19 @@ class GuardedNames:
         tree = self.facts.tree
         if use.lineno <= (node.end_lineno or 0) and tree.scope(use) is tree.scope(node):
             return False
-        tests = (test for test, _ in conditions_around(tree, use))
+        blocks = blocks_around(tree, tree.statement(use))
+        before = (each for block in blocks for each in block if each.lineno < use.lineno)
+        left = (
+            each.test
+            for each in before
+            if isinstance(each, ast.If) and any(map(self._leaves, branches(each)))
+        )
+        tests = chain((test for test, _ in conditions_around(tree, use)), left)
         return not any(test is node.test or _mentions(test, flag, name) for test in tests)
+
+    def _leaves(self, block: list[ast.stmt]) -> bool:
+        """Return whether what follows the statement around a block does not run after the block."""
+        return isinstance(block[-1] if block else None, _LEAVING) or self.facts.guards.refusals.refuses(block)
 
 
 def _unasked(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:
