@@ -81,7 +81,8 @@ def run(
     found = Program.of(program, arguments, as_module=as_module, python=python)
     sources = sources or (found.root,)
     resolver = resolver_for(sources, None, given | {"quiet": True})
-    rewrite = (accelerator or not simulate) if rewrite is None else rewrite
+    if rewrite is None:
+        rewrite = not simulate or resolver.of(program).target == "accelerator"
     machine = ("simulated" if simulate == "cuda" else simulate) or ("cpu" if cpu else "cuda")
     invocation = direct.Invocation(found.command, found.folder, sources, found.notebook, machine, rewrite)
     try:

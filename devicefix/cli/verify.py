@@ -202,6 +202,8 @@ def verify(
         check_folder(coverage_file)
     if as_module and as_command:
         raise click.UsageError("-m and -c cannot be used together")
+    if as_command and python is not None:
+        raise click.UsageError("-c and --python cannot be used together")
     if misplaced := [each for each in arguments if each in _RATHER_OURS]:
         hint = "devicefix's options come before SCRIPT"
         print_warning(program, f"`{misplaced[0]}` is passed to the program; {hint}")

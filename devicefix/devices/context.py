@@ -134,7 +134,7 @@ class Context:
             on_mps: Whether the expression is right on MPS, too.
         """
         if otherwise == '"gloo"' and not of_cuda and (fix := self.devices.backend(node)) is not None:
-            return fix
+            return replace(fix, why=why)
         accelerated = None if of_cuda else self.devices.accelerated(node)
         if self.accelerator is not None and not on_mps:
             question = self.devices.beyond_mps(node)

@@ -182,6 +182,15 @@ class UncalledCuda(Rule):
                 move: object = x.cuda
             """,
         ),
+        Example(
+            "functions that call the method with more arguments, or in another process",
+            before="""
+                import torch
+
+                moved = list(map(torch.Tensor.cuda, tensors, indices))
+                others = pool.map(torch.Tensor.cuda, tensors)
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -242,7 +251,8 @@ class UncalledCuda(Rule):
         if self.facts.resolve(node) in _METHODS:
             device = self.devices.current(node)
             fix = None
-            mapped = isinstance(parent, ast.Call) and last_name(parent.func) in ("map", "imap")
+            # A method of a pool may send its function to another process, and a lambda can't be sent.
+            mapped = isinstance(parent, ast.Call) and dotted(parent.func) == "map" and len(parent.args) == 2
             if mapped and not self._may_be_own(node):
                 read = re.findall(r"\w+", device.text)
                 name = next(name for name in ("x", "each", "tensor") if name not in read)

@@ -233,6 +233,9 @@ def test_simulate_rewrites_only_if_it_is_asked_to(project: ProjectFolder, run: R
     project.write({"train.py": program})
     assert "not compiled with CUDA" in run("--simulate", "mps", "train.py").stderr
     assert run("--simulate", "mps", "--target", "accelerator", "train.py").stdout == "mps:0\n"
+    project.write({"pyproject.toml": "[tool.devicefix]\ntarget = 'accelerator'\n"})
+    assert run("--simulate", "mps", "train.py").stdout == "mps:0\n"
+    project.write({"pyproject.toml": ""})
     assert run("--simulate", "mps", "--rewrite", "train.py").stdout == "cpu\n"
     assert run("--no-rewrite", "--cpu", "train.py").returncode == 1
 

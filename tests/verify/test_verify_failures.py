@@ -63,7 +63,8 @@ def test_standard_input_reaches_the_program(folder: ProgramFolder) -> None:
     [
         (["missing.py"], "missing.py: no such file"),
         (["--memory", "lots", "train.py"], "'lots' is not a size such as 16M"),
-        (["-m", "-c", "train"], "cannot be used together"),
+        (["-m", "-c", "train"], "-m and -c cannot be used together"),
+        (["-c", "--python", "python3", "train"], "-c and --python cannot be used together"),
         ([], "Missing argument"),
         (["--compre", "train.py"], "No such option '--compre'. (Did you mean one of: '--compare'"),
         (["--gpu=3", "train.py"], "No such option '--gpu'. Did you mean '--gpus'?"),
