@@ -91,7 +91,8 @@ def migrate(
     for file in filter(None, (patch, report)):
         check_folder(file)
     render = None if report is None else _html()
-    resolver = options.resolver_for([path], None, given)
+    on = {name: True for name in ("config_files", "environment") if given[name] is None}
+    resolver = options.resolver_for([path], None, given | on)
     limits = Limits(timeout, memory)
     request = session.Request(path, commands, limits, steps, tolerance)
     if branch is not None:

@@ -169,7 +169,6 @@ def migrate(request: Request, resolver: Resolver, display: Display) -> Migration
         OSError: a command cannot be started, or the project's folder cannot be copied.
     """
     unread: list[OSError] = []
-    resolver = resolver.changed(environment=True, config_files=True)
     files = find_files([request.root], resolver, unread.append)
     display.say(f"looking at {count(len(files), 'file')}")
     about = look(request.root, files)

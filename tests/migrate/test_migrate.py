@@ -683,6 +683,13 @@ def test_the_result_as_json(migrate: Migrate, folder: ProgramFolder) -> None:
     assert found["fixed_lines"]["ran"] == found["fixed_lines"]["all"]
 
 
+def test_other_files_are_left_out_only_if_the_user_says_so(migrate: Migrate, folder: ProgramFolder) -> None:
+    folder.write(train="import torch\n")
+    (folder.path / "config.yaml").write_text("device: cuda\n")
+    assert "config.yaml" in migrate().stdout
+    assert "config.yaml" not in migrate("--no-config-files").stdout
+
+
 @pytest.mark.slow
 def test_a_terminated_migration_leaves_the_old_tree_or_the_new_one(tmp_path: Path) -> None:
     """End it at many moments, most of them while it writes."""
