@@ -56,6 +56,8 @@ def _needs_cuda(context: Context, node: ast.AST, finding: Finding) -> bool:
     """Return whether the code of a finding names CUDA, or is that of a rule for what only CUDA has."""
     if isinstance(node, ast.Module):
         return False
+    if isinstance(node, (ast.If, ast.IfExp)) and context.facts.guards.implies(node.test):
+        return False  # other accelerators skip it
     named = (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)))
     names = (context.facts.resolve(each) or "" for each in named)
     code = ast.unparse(node)  # parameters have no place

@@ -78,6 +78,16 @@ def test_an_answer_that_the_program_has_is_no_safer() -> None:
     assert output("has = torch.cuda.is_available(); y = y.pin_memory()", SERVES[0]) is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["if torch.cuda.is_available():\n    y = y.cuda()", "y = y.cuda() if torch.cuda.is_available() else y"],
+)
+def test_a_guarded_move_leaves_what_another_accelerator_has(line: str) -> None:
+    device = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
+    assert "y = y.to(device)" in (output(f"{device}\n{line}", SERVES_NONE[0]) or "")
+    assert output(f"{device}\n{line}", SERVES[0]) is None
+
+
 DEVICES = "def get_device():\n    return 'cuda' if wanted else 'xpu'\n"
 PINS = "import torch\n\nx = torch.empty(3, pin_memory=True)\n"
 

@@ -42,7 +42,9 @@ class GuardedMoves:
         if use is None:
             return None
         edits = [self._moved(call, use) for call in moves]
-        return Fix((*edits, unwrap(self.facts, node)), needs=use.needs, optional=optional)
+        return Fix(
+            (*edits, unwrap(self.facts, node)), needs=use.needs | self.devices.of_others, optional=optional
+        )
 
     def defines(self, node: ast.If) -> str:
         """Return a name that only a guard defines, and that the program needs without CUDA; empty if there is none."""
@@ -64,7 +66,9 @@ class GuardedMoves:
         if use is None:
             return None
         choice = Edit(*self.context.source.span(node), KeepFirst())
-        return Fix((self._moved(node.body, use), choice), needs=use.needs, optional=optional)
+        return Fix(
+            (self._moved(node.body, use), choice), needs=use.needs | self.devices.of_others, optional=optional
+        )
 
     def _moves(self, node: ast.If) -> list[ast.expr]:
         """Return the calls of `.cuda()` in the body, or nothing if it does anything else."""
