@@ -145,6 +145,33 @@ class DeviceQuestion(Rule):
             """,
             unsafe=True,
         ),
+        Example(
+            "the type of a device that may be another one, and of one that may not, by a name",
+            before="""
+                import torch
+
+
+                def trim(x):
+                    kind = x.device.type
+                    own = "cuda" if torch.cuda.is_available() else "cpu"
+                    if kind == "cuda":
+                        torch.cuda.empty_cache()
+                    if own == "cuda":
+                        torch.cuda.empty_cache()
+            """,
+            after="""
+                import torch
+
+
+                def trim(x):
+                    kind = x.device.type
+                    own = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"
+                    if kind not in ("cpu", "meta"):
+                        torch.accelerator.empty_cache()
+                    if own != "cpu":
+                        torch.accelerator.empty_cache()
+            """,
+        ),
     )
     VALID = (
         Example(
@@ -204,8 +231,8 @@ class DeviceQuestion(Rule):
             ) if text_of(name) == "cuda":
                 return _Type(self.context.source.code(kind), self._is_known(device))
             case ast.Compare(left=ast.Name() as kind, ops=[ast.Eq() | ast.NotEq()], comparators=[name]):
-                is_type = text_of(name) == "cuda" and self._is_type(kind)
-                return _Type(kind.id, is_known=True) if is_type else None
+                devices = self._typed(kind) if text_of(name) == "cuda" else None
+                return None if devices is None else _Type(kind.id, all(map(self._is_known, devices)))
             case ast.Compare(left=name, ops=[ast.In() | ast.NotIn()], comparators=[device]):
                 return self._named(device) if is_constant(name, "cuda") else None
             case ast.Call(func=ast.Attribute(attr="startswith", value=device), args=[name], keywords=[]):
@@ -226,10 +253,13 @@ class DeviceQuestion(Rule):
         """Return whether a device is certainly a GPU or the CPU."""
         return self.facts.kinds.of(device).are({Kind.CUDA, Kind.CPU, Kind.DEVICE})
 
-    def _is_type(self, node: ast.expr) -> bool:
-        """Return whether all values of a name are types of devices: without a number."""
+    def _typed(self, node: ast.expr) -> list[ast.expr] | None:
+        """Return the devices whose types a name may be, None if it may be something else."""
         values = [binding.value for binding in self.facts.bindings(node)]
-        return bool(values) and all(value is not None and self._is_type_value(value) for value in values)
+        if not values or not all(value is not None and self._is_type_value(value) for value in values):
+            return None
+        parts = (part for value in values if value is not None for part in ast.walk(value))
+        return [part.value for part in parts if isinstance(part, ast.Attribute) and part.attr == "type"]
 
     def _is_type_value(self, value: ast.expr) -> bool:
         match value:
