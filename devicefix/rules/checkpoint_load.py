@@ -13,7 +13,7 @@ from devicefix.model import Finding, Fix
 from devicefix.rewrite.edits import with_keyword
 from devicefix.rules.base import Example, Rule
 
-_ELSEWHERE = "`map_location` selects a CUDA device, which may not exist; use it only if CUDA is available"
+_ELSEWHERE = "`map_location` selects a CUDA device, which may not exist"
 _NOWHERE = "loading a GPU checkpoint fails without CUDA; pass `map_location`"
 _NONE = "loading a GPU checkpoint fails without CUDA; pass another `map_location`"
 _NAMES = ("map_location", "_map_location")
@@ -453,7 +453,8 @@ class CheckpointLoad(Rule):
             self.context.mark_handled(given)
             of_cuda = not cuda_device(self.facts, given)
             fix = self._shared(given) or self.context.when_cuda(given, '"cpu"', of_cuda=of_cuda)
-            yield self.finding(given, _ELSEWHERE, fix)
+            advised = "it only if CUDA is available" if of_cuda else self._advised
+            yield self.finding(given, f"{_ELSEWHERE}; use {advised}", fix)
 
     def _shared(self, given: ast.expr) -> Fix | None:
         """Return the fix that makes a location the device that the module has, or None."""

@@ -780,7 +780,10 @@ class CudaCall(Rule):
             message = "`.cuda(...)` needs CUDA, and its argument may be a number, None or a device"
             return self.finding(node, f"{message}; pass a `torch.device` to `.to(...)` instead")
         # A call that is kept, and skipped without CUDA, does not use another accelerator.
-        moves_to = _MOVES_TO if self.context.accelerator is None or fix.why == SKIPS else _MOVES_TO_ANY
+        is_moved = self.context.accelerator is not None and any(
+            isinstance(each.new, Move) for each in fix.edits
+        )
+        moves_to = _MOVES_TO_ANY if is_moved else _MOVES_TO
         return self.finding(node, _MOVES if target is None else moves_to, fix)
 
 

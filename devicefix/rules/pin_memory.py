@@ -208,8 +208,8 @@ class PinMemory(Rule):
     def visit_Call(self, node: ast.Call) -> Iterator[Finding]:
         if not self._pins(node) or self.facts.is_guarded(node) or self._called_by_loader(node):
             return
-        wanted = self._wanted
-        needed = "a GPU" if self.context.accelerator is None else wanted
+        is_for_any = self.context.accelerator is not None
+        needed, wanted = ("an accelerator", "one other than MPS") if is_for_any else ("a GPU", "CUDA")
         problem, advice = f"memory cannot be pinned without {needed}", f"pin it only if {wanted} is available"
         if self._makes_tensor(node):
             for keyword in node.keywords:
