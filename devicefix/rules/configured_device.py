@@ -324,7 +324,7 @@ class ConfiguredDevice(Rule):
                     yield self._found(read, found)
         for call, parsed in texts.items():
             reads = list(self._reads(call, set()))
-            for text, why, key, device in parsed:
+            for text, why, key, device in dict.fromkeys(parsed):
                 taking = [read for name, read in reads if name in ("", key)] if key else []
                 if not taking or not all((device and read in fixed) or self._asks(read) for read in taking):
                     yield self.finding(text, why, unless="because devicefix does not rewrite strings")
