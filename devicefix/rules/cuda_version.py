@@ -8,7 +8,7 @@ from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 
-_PARSERS = ("int", "float", "parse", "Version", "LooseVersion", "StrictVersion")
+_PARSERS = ("len", "int", "float", "parse", "Version", "LooseVersion", "StrictVersion")
 
 
 class CudaVersion(Rule):
@@ -69,16 +69,20 @@ class CudaVersion(Rule):
             """,
         ),
         Example(
-            "a comparison of strings",
+            "a comparison, a search and a sum of strings",
             before="""
                 import torch
 
                 new = torch.version.cuda >= "11"
+                minor = "." in torch.version.cuda
+                shown = "%s, " % torch.version.cuda + torch.version.cuda
             """,
             after="""
                 import torch
 
                 new = (torch.version.cuda or "0.0") >= "11"
+                minor = "." in (torch.version.cuda or "0.0")
+                shown = "%s, " % torch.version.cuda + (torch.version.cuda or "0.0")
             """,
         ),
         Example(
@@ -238,5 +242,8 @@ class CudaVersion(Rule):
         if isinstance(parent, ast.Call):
             return last_name(parent.func) in _PARSERS
         if isinstance(parent, ast.Compare):
-            return isinstance(parent.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
-        return isinstance(parent, (ast.Attribute, ast.Subscript)) or getattr(parent, "left", None) is node
+            is_searched = node in parent.comparators and isinstance(parent.ops[0], (ast.In, ast.NotIn))
+            return is_searched or isinstance(parent.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
+        if isinstance(parent, ast.BinOp):
+            return node is parent.left or isinstance(parent.op, ast.Add)
+        return isinstance(parent, (ast.Attribute, ast.Subscript))
