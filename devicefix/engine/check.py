@@ -167,6 +167,8 @@ def _visit(context: Context, settings: Settings, rules: list[Rule]) -> Iterator[
     patched = patching(context.facts, "is_available")
     replaced = context.project.replaces_question(context.devices.path)
     guarded = GuardedUses(context, context.facts.is_guarded)
+    # A pattern is compared, and can hold no call.
+    context.handled.update(part for case in tree.of_kind(ast.match_case) for part in ast.walk(case.pattern))
     uses = proxy(guarded)  # it holds the context: a circle would keep the tree until it is collected
     context.is_held = lambda node: idle.hold(node) or uses.hold(node)
     seen = {each.line for each in context.options.seen}

@@ -129,9 +129,7 @@ class ConfiguredDevice(Rule):
                 '''
                 config = tomllib.loads(TEXT)
                 x = torch.ones(1).to(
-                    config["train"]["device"]
-                    if torch.cuda.is_available() or config["train"]["device"] not in ("cuda:0", "cuda:1")
-                    else "cpu"
+                    config["train"]["device"] if torch.cuda.is_available() or config["train"]["device"] != "cuda:0" else "cpu"
                 )
                 print(config)
             """,
@@ -311,21 +309,25 @@ class ConfiguredDevice(Rule):
         texts, fixed = parsed_texts(self.facts), set[ast.expr]()
         configurations = Configurations(self.facts, texts)
         placed = self.context.project.selected(self.devices.path)
-        keys = {path.rpartition(".")[2] for *_, path in placed}
-        for key in sorted(keys.union(each[2] for parsed in texts.values() for each in parsed) - {""}):
+        parsed_in = {
+            call: [["a string", str(text.lineno), device, path] for text, _, path, device in parsed if device]
+            for call, parsed in texts.items()
+        }
+        keys = {path.rpartition(".")[2] for each in (placed, *parsed_in.values()) for *_, path in each}
+        for key in sorted(keys - {""}):
             for read, ways in configurations.reads(key):
-                own = [each for loader, _ in ways for each in texts.get(loader, ()) if each[2] == key]
-                found = [["this file", str(text.lineno), device] for text, _, _, device in own if device]
                 is_made = self.facts.call(self.facts.tree.parents[read], "hydra.utils.instantiate")
-                for before in (before for loader, before in ways if loader not in texts):
-                    found += _at(placed, [*before.split("."), key]) if before or not is_made else []
+                found = []
+                for loader, before in ways:
+                    if before or loader in texts or not is_made:
+                        found += _at(parsed_in.get(loader, placed), [*before.split("."), key])
                 if found and not self._asks(read):
                     fixed.add(read)
                     yield self._found(read, found)
         for call, parsed in texts.items():
             reads = list(self._reads(call, set()))
             for text, why, key, device in dict.fromkeys(parsed):
-                taking = [read for name, read in reads if name in ("", key)] if key else []
+                taking = [read for name, read in reads if name in ("", key.rpartition(".")[2])] if key else []
                 if not taking or not all((device and read in fixed) or self._asks(read) for read in taking):
                     yield self.finding(text, why, unless="because devicefix does not rewrite strings")
         taken = taken_texts(self.facts, {tie[0] for parsed in texts.values() for tie in parsed})
@@ -367,7 +369,7 @@ class ConfiguredDevice(Rule):
         parent, advice = self.facts.tree.parents[value], "the CPU" if other == "cpu" else f"`{other}`"
         stars = "**" if isinstance(parent, ast.keyword) and parent.arg is None else ""
         is_whole = stars or self.facts.call(parent, "hydra.utils.instantiate")
-        what = f"`{stars}{code}` passes" if is_whole else f"`{code}` is"
+        what = f"`{stars}{code}` can pass" if is_whole else f"`{code}` can be"
         devices = " or ".join(f"`{text}`" for text in texts)
         message = f"{what} {devices} (set in {shown}), which may not be available; without CUDA, use {advice}"
         if self.context.accelerator is not None or is_whole:

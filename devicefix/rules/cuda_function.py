@@ -942,11 +942,11 @@ class CudaFunction(Rule):
             why = ASSIGNS
         states = "states of GPU generators" if short.endswith("_all") else "state of a GPU generator"
         if "manual_seed" in short:
-            message = f"`{name}` seeds only GPUs; without CUDA, seed the CPU generator"
+            message = f"`{name}` seeds only GPUs; on a CPU, seed its generator"
         elif "set_rng_state" in short:
-            message = f"`{name}` restores only the {states}; without CUDA, restore the CPU generator's state"
+            message = f"`{name}` restores only the {states}; on a CPU, restore its generator's state"
         else:
-            message = f"`{name}` returns only the {states}; without CUDA, save the CPU generator's state"
+            message = f"`{name}` returns only the {states}; on a CPU, save its generator's state"
         return self.finding(node, message, fix, unless=why)
 
     def _raising(self, node: ast.Call, name: str, short: str) -> Finding:

@@ -32,8 +32,8 @@ class CudaVersion(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: with CUDA, the version is the same as before. In a build without CUDA, it is `"0.0"` or `0`, which is
-    lower than any real version. There is no fix in `setup.py`, where the version decides what is built.
+    The fix is safe: with CUDA, the version is the same as before. In a build without CUDA, it is `"0.0"`, `"00.0"` or `0`, which
+    is lower than any real version. There is no fix in `setup.py`, where the version decides what is built.
     """
 
     code = "DF403"
@@ -69,12 +69,13 @@ class CudaVersion(Rule):
             """,
         ),
         Example(
-            "a comparison, a search and a sum of strings",
+            "operations on strings",
             before="""
                 import torch
 
                 new = torch.version.cuda >= "11"
                 minor = "." in torch.version.cuda
+                major = int(torch.version.cuda[:2])
                 shown = "%s, " % torch.version.cuda + torch.version.cuda
             """,
             after="""
@@ -82,6 +83,7 @@ class CudaVersion(Rule):
 
                 new = (torch.version.cuda or "0.0") >= "11"
                 minor = "." in (torch.version.cuda or "0.0")
+                major = int((torch.version.cuda or "00.0")[:2])
                 shown = "%s, " % torch.version.cuda + (torch.version.cuda or "0.0")
             """,
         ),
@@ -215,12 +217,14 @@ class CudaVersion(Rule):
     )
 
     def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
-        parent, default = self.facts.tree.parents[node], "0" if name == CUDNN else '"0.0"'
+        parent = self.facts.tree.parents[node]
         version = parent if isinstance(parent, ast.Call) and parent.func is node else node
         for use in (version, *self._uses(version)):
             if self._taken_apart(use) and not self.facts.built.is_guarded(use):
-                text = self.context.source.quoted(f"{{}} or {default}")
-                roomy = isinstance(self.facts.tree.parents.get(use), ast.Call)
+                around = self.facts.tree.parents.get(use)
+                written = '"00.0"' if isinstance(around, ast.Subscript) else '"0.0"'  # `int(version[:2])`
+                text = self.context.source.quoted(f"{{}} or {'0' if name == CUDNN else written}")
+                roomy = isinstance(around, ast.Call)
                 text = text if roomy else f"({text})"
                 fix = self.context.edit(use, text.format, self.devices.torch(use))
                 builds = self.devices.path.endswith("setup.py")  # where a version decides what is built

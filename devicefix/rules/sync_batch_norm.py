@@ -184,9 +184,7 @@ class SyncBatchNorm(Rule):
         fix = None
         if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
             fix = self.context.when_cuda(node, self.context.source.code(node.args[0]), of_cuda=True)
-        message = (
-            "`SyncBatchNorm` needs a GPU in distributed training; convert the model only if CUDA is available"
-        )
+        message = "`SyncBatchNorm` needs a GPU in distributed training; don't convert the model on a CPU"
         yield self.finding(node, message, fix, "because of the call's arguments")
 
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
@@ -194,7 +192,7 @@ class SyncBatchNorm(Rule):
         if self.facts.is_guarded(node) or not self._is_value(node):
             return
         fix = self._as_plain(node, call) if call is not None else None
-        message = "`SyncBatchNorm` needs a GPU in distributed training; without CUDA, use `BatchNorm1d`, `BatchNorm2d` or `BatchNorm3d`"
+        message = "`SyncBatchNorm` needs a GPU in distributed training; on a CPU, use `BatchNorm1d`, `BatchNorm2d` or `BatchNorm3d`"
         before = self._before(call) if call is not None else None
         is_known = before is not None and self.facts.resolve(before.func) in _DIMENSIONS
         is_of_nn = isinstance(node, ast.Attribute) and self.facts.resolve(node.value) == "torch.nn"

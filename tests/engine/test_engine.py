@@ -446,3 +446,10 @@ def run(target, args):
     assert inside.safety is Safety.UNSAFE
     assert "may change the tensor itself instead of a copy" in inside.message
     assert outside.safety is Safety.SAFE
+
+
+def test_patterns_are_compared_and_stay() -> None:
+    cases = ('"cuda:1"', '{"device": "cuda", **rest}', "torch.cuda.FloatTensor()", '"torch.cuda.HalfTensor"')
+    body = "".join(f"    case {case}:\n        y = 1\n" for case in cases)
+    result = analyze(f"import torch\n\nmatch d:\n{body}", fix=True, unsafe_fixes=True)
+    assert (result.output, [*result.findings]) == (None, [])

@@ -393,4 +393,4 @@ def test_what_hydra_instantiates_with_a_device(project: ProjectFolder, cli: Cli)
     small = "_target_: net.Net\ndevice: cuda\n"
     assert findings(project, {**files, "conf/model/small.yaml": small}) == ["DF207 None"]
     shown = cli("check", "--output-format", "concise", ".").stdout
-    assert "main.py:7:35: DF207 `cfg.model` passes `cuda` (set in conf/model/small.yaml, line 2)" in shown
+    assert "main.py:7:35: DF207 `cfg.model` can pass `cuda` (set in conf/model/small.yaml, line 2)" in shown

@@ -189,7 +189,6 @@ TRUE_OF = {
         ("dist.init_process_group('nccl')", "use the accelerator's own backend"),
         ("x = torch.ones(1).cuda(1)", "`.cuda(...)` needs CUDA; use an accelerator if one is available"),
         ("dist.init_process_group(device_id=0)", "on MPS; pass devices only on other accelerators"),
-        ("n = torch.nn.SyncBatchNorm.convert_sync_batchnorm(n)", "only if CUDA is available"),
         (
             "torch.distributed.fsdp.FullyShardedDataParallel(n, sync_module_states=True)",
             "(unsafe: without an accelerator, processes may",

@@ -234,7 +234,6 @@ DDP = "m = torch.nn.parallel.DistributedDataParallel(m, device_ids=[i])"
         ("x.to(0 if y else None)", "needs CUDA; use", "needs an accelerator; use"),
         ("r = torch.device(0)", "without CUDA; select it", "an accelerator; select"),
         ("x.to(f'cuda:{rank}')", "needs CUDA; without CUDA, use", "needs CUDA; without an accelerator, use"),
-        ("torch.nn.SyncBatchNorm.convert_sync_batchnorm(m)", "only if CUDA is", "only if CUDA is"),
     ],
 )
 def test_the_advice_fits_the_target(line: str, with_cuda: str, with_accelerator: str) -> None:

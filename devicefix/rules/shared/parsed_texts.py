@@ -31,7 +31,7 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
     """Return what needs CUDA in the texts that a module parses, by the call that parses them.
 
     Returns:
-        The text, what needs CUDA in it, the key of a device, and the device: empty for code, and the device also
+        The text, what needs CUDA in it, the path of a device, and the device: empty for code, and the device also
         where it may be another one: the text is computed, or one of several, or an option may convert it.
     """
     typed = [each.value for each in facts.tree.attributes.get("sys.argv", ()) if each.value is not None]
@@ -96,7 +96,7 @@ def _in_values(text: str, language: str) -> Iterator[tuple[str, str, str, str]]:
     plain = _INTERPOLATED.sub(lambda found: found[1] or "0", text.replace(UNKNOWN_PART, "0"))
     for pair, code, why in ties(f"x {plain}" if language == "shell" else plain, language):
         if any(map(_SELECTED.fullmatch, pair.values)):
-            key = re.split(r"[./]", pair.key)[-1].replace("-", "_")
+            key = (pair.path or pair.key).replace("/", ".").replace("-", "_")
             yield code, why, key, pair.values[0] if plain == text else ""
 
 
