@@ -39,8 +39,8 @@ Exit status of check and rewrite: 0 if no findings remain, 1 if findings remain 
 applied, 2 if an error occurs.
 
 Settings come from the nearest configuration file: a .devicefix.toml, a devicefix.toml, or a
-pyproject.toml with a [tool.devicefix] table. Command-line options override them. `devicefix config`
-shows the current settings.
+pyproject.toml with a [tool.devicefix] table. Options override or extend them. `devicefix config` shows
+the current settings.
 
 \b
 To enable completion, add the line for your shell to its startup file:

@@ -83,7 +83,7 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     help="Show only the number of findings for each folder or file.",
 )
 @options.baseline_option
-@click.option("--write-baseline", is_flag=True, help="Write all findings to the --baseline file.")
+@click.option("--write-baseline", is_flag=True, help="Write all findings to the baseline file.")
 @click.option("--add-noqa", is_flag=True, help="Add `noqa` comments that suppress the current findings.")
 @diff_base_option
 @click.option(

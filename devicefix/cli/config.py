@@ -101,7 +101,7 @@ def config(
 ) -> None:
     """Show the current settings and where each one comes from, or explain KEY.
 
-    To see how another command's options change the settings, pass the options to this command.
+    To see how options such as --select change the settings, pass them to this command.
     """
     if key is not None and key not in KEYS:
         hint = nearest(key, KEYS, "; `devicefix config` lists all keys")
