@@ -20,7 +20,7 @@ _PACKAGES = ("flash_attn", "xformers")
 class AttentionLibrary(Rule):
     """
     ## What it does
-    Finds imports of flash-attn and xformers functions that have an equivalent in torch, such as `flash_attn_func` and
+    Finds imports of flash-attn and xformers functions that can be replaced by torch functions, such as `flash_attn_func` and
     `memory_efficient_attention`. `DF902` reports other imports from these libraries, such as `flash_attn_varlen_func`.
 
     ## Why it matters
@@ -53,8 +53,9 @@ class AttentionLibrary(Rule):
     the fix adds, whose results differ from the library's only by rounding.
 
     The fix is unsafe with dropout, because torch and the library draw different random numbers. It is also unsafe if
-    the mask may be anything other than `None`. There is no fix for calls with arguments that torch doesn't support,
-    such as `window_size` or an xformers mask, or if the program passes the function as a value or re-exports it.
+    the mask may be anything other than `None`. If the program calls the function with arguments
+    that torch doesn't support, such as `window_size` or an xformers mask, passes it as a value or re-exports it,
+    `DF902` reports the import instead.
     """
 
     code = "DF417"

@@ -44,8 +44,7 @@ class CheckpointLoad(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with CUDA, every tensor ends up on the same device as before. If a call has no
-    `map_location`, the fix uses `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
+    The fix is usually safe: with CUDA, every tensor ends up on the same device as before. If a call has no `map_location`, the fix usually uses `None` with CUDA, because naming the GPU would also move the checkpoint's CPU tensors.
 
     If the program only passes the checkpoint to `model.load_state_dict(...)`, the fix usually uses `"cpu"` even with
     CUDA, because the method copies the values into the model, which stays on its device. This does not apply with

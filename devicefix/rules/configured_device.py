@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from devicefix.facts.values import cpu, last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.device_uses import checked_for_uses
-from devicefix.rules.shared.parsed_texts import parsed_texts, taken_texts
+from devicefix.rules.shared.parsed_texts import Tie, parsed_texts, taken_texts
 
 _SHOWN = 5  # files
 _ONE_OF_MANY = "other settings, such as a list of devices, may need a GPU too"
@@ -309,18 +310,16 @@ class ConfiguredDevice(Rule):
         texts, fixed = parsed_texts(self.facts), set[ast.expr]()
         configurations = Configurations(self.facts, texts)
         placed = self.context.project.selected(self.devices.path)
-        parsed_in = {
-            call: [["a string", str(text.lineno), device, path] for text, _, path, device in parsed if device]
-            for call, parsed in texts.items()
-        }
-        keys = {path.rpartition(".")[2] for each in (placed, *parsed_in.values()) for *_, path in each}
+        parsed_in = _by_key(texts)
+        keys = {path.rpartition(".")[2] for *_, path in placed}.union(key for _, key in parsed_in)
         for key in sorted(keys - {""}):
             for read, ways in configurations.reads(key):
                 is_made = self.facts.call(self.facts.tree.parents[read], "hydra.utils.instantiate")
                 found = []
                 for loader, before in ways:
                     if before or loader in texts or not is_made:
-                        found += _at(parsed_in.get(loader, placed), [*before.split("."), key])
+                        own = parsed_in[loader, key] if loader in texts else placed
+                        found += _at(own, [*before.split("."), key])
                 if found and not self._asks(read):
                     fixed.add(read)
                     yield self._found(read, found)
@@ -384,6 +383,15 @@ class ConfiguredDevice(Rule):
         fix = self.context.replace(value, DeviceExpr(new, available.needs))
         fix = replace(fix, why=_ONE_OF_MANY) if key_read(value) == "accelerator" else fix
         return checked_for_uses(self.context, value, self.finding(value, message, fix))
+
+
+def _by_key(texts: dict[ast.expr, list[Tie]]) -> defaultdict[tuple[ast.expr, str], list[list[str]]]:
+    """Return where strings set devices, by the call that parses them and the last key."""
+    found: defaultdict[tuple[ast.expr, str], list[list[str]]] = defaultdict(list)
+    for call, parsed in texts.items():
+        for text, _, path, device in (each for each in parsed if each[3]):
+            found[call, path.rpartition(".")[2]].append(["a string", str(text.lineno), device, path])
+    return found
 
 
 def _at(configured: list[list[str]], keys: list[str]) -> list[list[str]]:

@@ -59,8 +59,7 @@ class CudaApi(Rule):
     without an accelerator, so the fixed code checks for one first. The fix replaces all streams and events in a
     file, or none.
 
-    For `torch.cuda.is_available()`, the fix is safe if devicefix knows all the code that depends on the result, and
-    this code works with any accelerator. In this code, a statement that only calls a CUDA-specific function, such as
+    For `torch.cuda.is_available()`, the fix is safe if devicefix knows all uses of the result, and finds no need for CUDA in the code that depends on it. In this code, a statement that only calls a CUDA-specific function, such as
     `torch.cuda.nvtx.mark`, gets its own check for CUDA. There is no fix if the code uses another CUDA-specific
     feature, such as a CUDA tensor type. The fix is unsafe if the result is passed to a function, returned or read by other
     files, because code that needs CUDA may depend on it.

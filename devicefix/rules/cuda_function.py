@@ -48,8 +48,8 @@ class CudaFunction(Rule):
     A fix that checks for CUDA before the program sets `CUDA_VISIBLE_DEVICES`, which then has no effect, is unsafe
     unless the call itself initializes CUDA.
 
-    Other calls whose result the program uses, such as those that return GPU properties, have no fix: you must choose a
-    value for the CPU.
+    Other calls whose result the program uses, such as those that return GPU properties, usually have no fix: you must
+    choose a value for the CPU.
     """
 
     code = "DF401"

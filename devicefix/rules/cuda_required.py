@@ -26,7 +26,7 @@ class CudaRequired(Rule):
     error or exits, or a call to a function that ends the program.
 
     The rule ignores checks of what the user requested, as in `args.device == "cuda" and not torch.cuda.is_available()`,
-    and checks whose error the same function catches before continuing on a CPU.
+    and usually checks whose error the same function catches.
 
     ## Why it matters
     With CUDA, the check has no effect. Without CUDA, it stops even a program that could run on a CPU.

@@ -64,7 +64,7 @@ class DeviceArgument(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function
+    The fix is usually safe: most `torch` functions accept a `torch.device` as well as a name. With CUDA, any other function
     receives the same value as before.
 
     The fix is unsafe if:

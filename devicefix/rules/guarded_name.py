@@ -14,8 +14,7 @@ from devicefix.rules.shared.guarded_names import GuardedNames
 class GuardedName(Rule):
     """
     ## What it does
-    Finds names that are defined only with CUDA, but also used without it. Under a condition such as `if args.cuda`, the
-    rule finds only the names of moved values, as in `y = x.cuda()`.
+    Finds names that are defined only with CUDA, but also used without it. Under a condition such as `if args.cuda`, the rule finds only names in assignments such as `y = x.cuda()`.
 
     ## Why it matters
     On a CPU, using the name raises a `NameError` or an `UnboundLocalError`.

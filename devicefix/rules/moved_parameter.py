@@ -46,12 +46,13 @@ class MovedParameter(Rule):
     For a parameter, there is no fix, because devicefix can't tell whether the program should also train and save the
     parameter with CUDA.
 
-    For a buffer, the fix registers a plain tensor. This is safe, or unsafe if a gradient may flow to the buffer.
+    For a buffer, the fix registers a plain tensor. This is usually safe, but unsafe if a gradient may
+    flow to the buffer.
     """
 
     code = "DF804"
     name = "moved-parameter"
-    summary = "After a move to a device, a parameter or leaf tensor stays one only on a CPU"
+    summary = "A moved parameter or leaf tensor is a non-leaf copy on a GPU"
     words = (b"cuda",)
     common_words = (b".to", b"register_buffer")
     INVALID = (

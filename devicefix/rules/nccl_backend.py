@@ -40,7 +40,7 @@ class NcclBackend(Rule):
     the alternative: with CUDA, the backend is the same as before. With `--target accelerator`, the fix uses the
     accelerator's own backend.
 
-    With the default target, the fix is unsafe if only the name of a variable, option or key suggests a backend. There
+    The fix is unsafe if only the name of a variable, option or key suggests a backend. There
     is no fix if the file compares such a variable, option or key to `"nccl"` but never to `"gloo"`. There is also no
     fix if neither the name nor the use of a value shows that it is a backend.
     """

@@ -19,7 +19,7 @@ _OFFLOADS = {
     "torch.distributed.fsdp.CPUOffload": ("offload_params", False),
     "torch.distributed.fsdp.CPUOffloadPolicy": ("pin_memory", True),
 }
-_NEEDS = "needs an accelerator; use it only if one is available"
+_NEEDS = "needs an accelerator other than MPS; use it only if one is available"
 
 
 class ShardedParameters(Rule):
@@ -44,7 +44,7 @@ class ShardedParameters(Rule):
     ```
 
     ## Fix safety
-    The fix for `device_id` is safe: with CUDA, the argument is the same as before. The fix for offloading is safe too:
+    The fix for `device_id` is usually safe: with CUDA, the argument is the same as before. The fix for offloading is safe too:
     on a CPU, there is nothing to offload.
 
     The fix for `sync_module_states` is unsafe: without CUDA, the states are not synchronized, and processes may start
@@ -53,7 +53,7 @@ class ShardedParameters(Rule):
 
     code = "DF415"
     name = "sharded-parameters"
-    summary = "Sharding or offloading parameters needs an accelerator"
+    summary = "FSDP or parameter offloading may need an accelerator"
     before = ("DF401",)
     references = (FSDP, *_OFFLOADS)
     INVALID = (

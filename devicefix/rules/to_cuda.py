@@ -380,7 +380,7 @@ class ToCuda(Rule):
                 since = ", because" if self._is_index(target) else " if"
                 message += f"{since} `{code}` is a GPU index; {use_cpu}"
             else:
-                message += f"; {use_cpu}" if ":" in code else "; use `.to(device)`"
+                message += "; use `.to(device)`" if of_cuda and ":" not in code else f"; {use_cpu}"
                 fix = self._with_test(node, target, fix)
             yield self.finding(node, message, fix)
 

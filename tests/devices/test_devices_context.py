@@ -99,9 +99,9 @@ def test_an_edit_needs_what_its_code_uses() -> None:
 
 def test_a_statement_is_put_under_a_guard() -> None:
     context = context_of("x.cuda()\n")
-    fix = context.put_under_guard(context.facts.tree.module.body[0], Safety.UNSAFE)
+    fix = context.put_under_guard(context.facts.tree.module.body[0])
     assert apply(context.source.text, fix.edits) == f"{IF_CUDA}:\n    x.cuda()\n"
-    assert (fix.safety, fix.needs) == (Safety.UNSAFE, frozenset({Import("torch")}))
+    assert (fix.safety, fix.needs) == (Safety.SAFE, frozenset({Import("torch")}))
 
 
 def test_an_import_that_a_fix_leaves_unused_is_removed() -> None:

@@ -163,7 +163,7 @@ TRUE_OF = {
             "q7 = torch.ones(2).untyped_storage()\ngetattr(q7, 'cuda')()",
             "may need CUDA; for a tensor or module, use `.to(device)`",
         ),
-        ("x.to(gpu_ids[0])", "`.to(gpu_ids[0])` may need CUDA; use `.to(device)`"),
+        ("x.to(gpu_ids[0])", "`.to(gpu_ids[0])` may need CUDA; without CUDA, use the CPU"),
         ("x = 3 // torch.accelerator.device_count()", "the number of accelerators may be 0; use"),
         ("x = 3 // torch.cuda.device_count()", "the number of GPUs is 0 without CUDA; use"),
         ("assert torch.cuda.device_count() == 2", "there are too few or too many GPUs; check"),

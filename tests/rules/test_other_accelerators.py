@@ -231,7 +231,7 @@ DDP = "m = torch.nn.parallel.DistributedDataParallel(m, device_ids=[i])"
         ("x = torch.ones(1, device=torch.cuda.current_device())", "; use `device`", "; use `device`"),
         ("o = torch.optim.Adam(p, capturable=True)", "on a CPU; use", "on a CPU and on MPS; use"),
         (DDP, "pass GPUs only if CUDA", "pass devices only on other accelerators"),
-        ("x.to(0 if y else None)", "needs CUDA; use", "needs an accelerator; use"),
+        ("x.to(0 if y else None)", "needs CUDA; without", "needs an accelerator; without"),
         ("r = torch.device(0)", "without CUDA; select it", "an accelerator; select"),
         ("x.to(f'cuda:{rank}')", "needs CUDA; without CUDA, use", "needs CUDA; without an accelerator, use"),
     ],

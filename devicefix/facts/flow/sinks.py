@@ -30,7 +30,7 @@ OFF_BY_THEMSELVES = (
     "torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler", "torch.amp.autocast_mode.autocast",
     "torch.GradScaler", "torch.amp.custom_fwd", "torch.amp.custom_bwd", "torch.get_autocast_dtype",
     "torch.set_autocast_dtype", "torch.is_autocast_enabled", "torch.set_autocast_enabled",
-    "contextlib.nullcontext",
+    "contextlib.nullcontext", "torch.autograd.profiler.profile", "torch.profiler.profile",
 )  # fmt: skip
 
 _HOPS = 3  # bindings and calls to follow from a device to what it comes from

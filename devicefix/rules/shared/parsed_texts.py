@@ -17,6 +17,7 @@ from devicefix.facts.values import cuda_string, last_name
 from devicefix.rules.shared.library_facts import PARSERS
 from devicefix.rules.shared.torch_facts import RAISING_IN_FULL
 
+Tie = tuple[ast.expr, str, str, str]  # a text, what is wrong, the path of a device, and the device
 _CALLS = {f"{name.rpartition('.')[2]}(" for name in PARSERS}
 _SELECTED = re.compile(r"cuda(?::\w+)?|nccl")
 # `n=2,device=cuda`, `--device cuda`, `device,n\ncuda,2`; `torch.cuda` before `.FloatTensor`
@@ -27,7 +28,7 @@ _TAKING = ("type", "set_default_tensor_type", "split")
 _INTERPOLATED = re.compile(r"\$\{[^{},]*(?:,\s*([^{}]*))?\}")  # `${a.b}`, `${oc.env:DEVICE,cuda}`
 
 
-def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, str]]]:
+def parsed_texts(facts: Facts) -> dict[ast.expr, list[Tie]]:
     """Return what needs CUDA in the texts that a module parses, by the call that parses them.
 
     Returns:
@@ -35,7 +36,7 @@ def parsed_texts(facts: Facts) -> dict[ast.expr, list[tuple[ast.expr, str, str, 
         where it may be another one: the text is computed, or one of several, or an option may convert it.
     """
     typed = [each.value for each in facts.tree.attributes.get("sys.argv", ()) if each.value is not None]
-    found: dict[ast.expr, list[tuple[ast.expr, str, str, str]]] = {}
+    found: dict[ast.expr, list[Tie]] = {}
     for call in (each for each in facts.tree.nodes_with(*_CALLS) if isinstance(each, ast.Call)):
         language = PARSERS.get(facts.resolve(call.func) or "") or PARSERS.get(f".{last_name(call.func)}", "")
         given = [*call.args, *(each.value for each in call.keywords)] or typed

@@ -136,10 +136,9 @@ class Refusals:
         """
         if self._uses_test_library:
             return True
-        module = self.facts.tree.module
-        return bool(_TEST_FILE.match(os.path.basename(self.context.devices.path))) and any(
-            isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in module.body
-        )
+        functions = self.facts.tree.of_kind(ast.FunctionDef)
+        in_file = _TEST_FILE.match(os.path.basename(self.context.devices.path))
+        return in_file is not None and any(each.name.startswith("test_") for each in functions)
 
     @cached_property
     def _uses_test_library(self) -> bool:
