@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from devicefix.cli.changes import write_changes
+from devicefix.cli.changes import check_changes, write_changes
 from devicefix.cli.errors import print_error
 from devicefix.files import write as files
 from devicefix.report.wording import count, place
@@ -46,6 +46,7 @@ def add(checked: Checked) -> bool:
             remaining = True
             message = f"no comment can suppress {finding.code} here; use a baseline or per-file-ignores"
             print_error(f"{path}:{place(finding)}", message)
+    check_changes(changes, require_clean=False)
     unwritten = write_changes(changes)
     if not checked.settings.quiet:
         added_lines = sum(number for path, number in lines.items() if path not in unwritten)

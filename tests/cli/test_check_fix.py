@@ -154,10 +154,13 @@ def test_fix_with_a_baseline_hides_what_is_known(cli: Cli, project: ProjectFolde
     assert (done.exit_code, done.stdout) == (0, "Found 1 finding (1 fixed, 0 remaining).\n")
 
 
-def test_fix_warns_as_rewrite_does(cli: Cli, project: ProjectFolder, git: Git) -> None:
+@pytest.mark.parametrize("option", ["--fix", "--add-noqa"])
+def test_what_changes_files_warns_as_rewrite_does(
+    cli: Cli, project: ProjectFolder, git: Git, option: str
+) -> None:
     project.write({"tied.py": TIED})
     git("init", "-q")
-    done = cli("check", "--fix")
+    done = cli("check", option)
     warning = "the old content of 1 file (tied.py) is neither committed nor staged in git"
     assert done.stderr == f"Warning: {warning}\n"
 

@@ -225,7 +225,8 @@ def test_worker_processes_end_with_the_one_that_is_killed(tmp_path: Path) -> Non
     for number in range(200):
         (tmp_path / f"m{number}.py").write_text(TIED * 20)
     command = [sys.executable, "-m", "devicefix", "check", "--quiet", "--no-cache", "--jobs", "2", "."]
-    first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    environment = os.environ | {"TMPDIR": str(tmp_path)}  # what a killed process leaves
+    first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, env=environment)
     workers: list[Any] = []
     while first.poll() is None and len(workers) < 2:
         workers = psutil.Process(first.pid).children()
