@@ -343,8 +343,7 @@ class Places:
     @property
     def _set_on_import(self) -> bool:
         """Return whether the settings of the driver run when the module is imported."""
-        ancestors = self._facts.tree.ancestors
-        return not any(is_main(parent) for each in self._settings for _, parent in ancestors(each))
+        return not any(map(self._is_in_script, self._settings))
 
     def _last_setting(self, function: Function, site: ast.AST) -> ast.stmt | None:
         """Return the last statement that sets such a variable, of a function or a `with` around a site."""
