@@ -57,7 +57,7 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
     source = facts.source
     start, end = source.span(statement)
     around = _in_condition(facts, statement, test)
-    if not alone(source, statement) or _is_shown(source, statement):
+    if not alone(source, statement) or _is_shown(source, statement, statement):
         assert isinstance(statement, (ast.Expr, ast.Assign))
         return Edit(*source.span(statement.value), Conditional(test, "None"), removal=around)
     operation = Guard(_counted_indentation(source, start), source.newline, test, indent_of(facts, statement))
@@ -224,7 +224,7 @@ def _unwrapped(source: Source, node: ast.If, branch: Sequence[ast.stmt]) -> Edit
     removed = [other]
     if branch is node.body and node.orelse:
         removed.append((else_start(source, node), end))
-    shown = not node.col_offset and _has_value(branch[-1]) and _ends_cell(source, node)
+    shown = _is_shown(source, node, branch[-1])
     operation = KeepBranch(_counted_indentation(source, start), source.newline, branch is node.orelse, shown)
     return Edit(start, end, operation, effect=Effect(removed=tuple(removed)))
 
@@ -295,9 +295,10 @@ def _is_elif_of(source: Source, node: ast.If) -> bool:
 # -- notebooks ---------------------------------------------------------------------------------------------
 
 
-def _is_shown(source: Source, statement: ast.stmt) -> bool:
-    """Return whether a notebook shows the value of a statement, since it is the last of a cell."""
-    return not statement.col_offset and _has_value(statement) and _ends_cell(source, statement)
+def _is_shown(source: Source, statement: ast.stmt, last: ast.stmt) -> bool:
+    """Return whether a notebook shows the value of the last part of a statement, which then ends a cell."""
+    ends_cell = _AT_CELL_END.match(source.text, source.span(statement)[1]) is not None
+    return not statement.col_offset and _has_value(last) and ends_cell
 
 
 def _has_value(statement: ast.stmt) -> bool:
@@ -305,7 +306,3 @@ def _has_value(statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
     return call is not None and not name.startswith(_WITHOUT_VALUE)
-
-
-def _ends_cell(source: Source, statement: ast.stmt) -> bool:
-    return _AT_CELL_END.match(source.text, source.span(statement)[1]) is not None
