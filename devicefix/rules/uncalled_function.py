@@ -3,11 +3,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.context import Context
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.functions import Functions
 from devicefix.rules.shared.torch_facts import RAISING
 
 # They return None on a machine with CUDA, so that a function that does nothing can replace them.
@@ -250,10 +248,6 @@ class UncalledFunction(Rule):
             """,
         ),
     )
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._functions = Functions(context)
 
     def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
         if isinstance(node.ctx, ast.Load) and not self.facts.is_guarded(node) and self._is_passed_on(node):
