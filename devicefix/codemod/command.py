@@ -76,7 +76,7 @@ class DeviceAgnostic(CodemodCommand):
         """
         path = self.context.filename or "module.py"
         try:
-            settings = self._settings(path)
+            settings = Nearest(self._made, Path(path).parent).root
         except ConfigError as problem:
             raise SkipFile(printable(str(problem))) from None
         outcome = check_text(tree.bytes, path, settings)
@@ -87,9 +87,6 @@ class DeviceAgnostic(CodemodCommand):
         if outcome.result.output is None:
             return tree
         return _rewritten(tree, outcome.result.output)
-
-    def _settings(self, path: str) -> Settings:
-        return Nearest(self._made, Path(path).parent).root
 
     def _made(self, file: Path | None) -> Settings:
         """Return the settings that a configuration makes together with the options."""
