@@ -328,7 +328,8 @@ class UncalledFunction(Rule):
         parent = self.facts.tree.parents.get(node)
         match parent:
             case ast.Assign(targets=[ast.Name(id=name)]):
-                return self._may_be_called(name)
+                reads = self.facts.tree.reads(name)
+                return not reads or not all(map(self.facts.is_guarded, reads))
             case ast.Call(func=function):
                 return function is not node and last_name(function) not in _ASKING
             case ast.AnnAssign(value=value):
@@ -338,8 +339,3 @@ class UncalledFunction(Rule):
             case ast.Tuple():
                 parent = self.facts.tree.parents.get(parent)
         return isinstance(parent, _HOLDERS)
-
-    def _may_be_called(self, name: str) -> bool:
-        """Return whether a variable is used anywhere but under a guard."""
-        reads = self.facts.tree.reads(name)
-        return not reads or not all(map(self.facts.is_guarded, reads))
