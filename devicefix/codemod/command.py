@@ -15,7 +15,6 @@ from devicefix.config.printable import printable, printable_path
 from devicefix.config.resolver import Nearest
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.values import TARGETS, Origin, read_codes
-from devicefix.model import Finding
 from devicefix.rules import known_codes
 from devicefix.runner.run import check_text
 
@@ -83,7 +82,8 @@ class DeviceAgnostic(CodemodCommand):
         if outcome.error:
             raise SkipFile(printable(outcome.error))
         for finding in outcome.result.remaining:
-            self.warn(_line(path, finding))
+            where = f"{printable_path(path)}:{finding.line}:{finding.column}"
+            self.warn(f"{where}: {finding.code} {printable(finding.message)}")
         if outcome.result.output is None:
             return tree
         return _rewritten(tree, outcome.result.output)
@@ -132,8 +132,3 @@ def _codes(words: str) -> tuple[str, ...]:
         return read_codes([words], Origin(Path(), known_codes))
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
-
-
-def _line(path: str, finding: Finding) -> str:
-    where = f"{printable_path(path)}:{finding.line}:{finding.column}"
-    return f"{where}: {finding.code} {printable(finding.message)}"
