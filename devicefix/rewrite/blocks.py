@@ -262,7 +262,9 @@ def _emptied(facts: Facts, statement: ast.stmt, block: Sequence[ast.stmt]) -> Ed
         if block is parent.orelse and not _is_elif_of(source, parent):
             span = else_start(source, parent, blank=True), next_line(source, end_of(source, parent))
             return Edit(*span, "", effect=Effect(removed=(span,)))
-        if block is parent.body and not parent.orelse and _has_no_effect(parent.test):
+        # The test can be left out if it only reads names and compares.
+        is_pure = all(isinstance(node, _PURE) for node in ast.walk(parent.test))
+        if block is parent.body and not parent.orelse and is_pure:
             return _cut_clause(source, parent) if is_elif(source, parent) else remove(facts, parent)
     return _replaced_by_pass(source, statement)
 
@@ -279,11 +281,6 @@ def _cut_clause(source: Source, node: ast.If) -> Edit:
     end = else_start(source, node) if node.orelse else next_line(source, end_of(source, node))
     span = source.line_starts[node.lineno - 1], end
     return Edit(*span, "", effect=Effect(removed=(span,)))
-
-
-def _has_no_effect(test: ast.expr) -> bool:
-    """Return whether a test can be left out: it only reads names and compares."""
-    return all(isinstance(node, _PURE) for node in ast.walk(test))
 
 
 def _is_elif_of(source: Source, node: ast.If) -> bool:
