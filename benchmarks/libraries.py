@@ -118,9 +118,9 @@ def read() -> tuple[list[str], list[Program]]:
 def expected() -> dict[str, tuple[str, str]]:
     """Return what the rules say of each library and option: the outcome, and the version that was tried."""
     said = {name: (fact.outcome, fact.tried) for name, fact in facts.LIBRARIES.items()}
-    said |= {name: (facts.RUNS, tried) for name, tried in (*RUNNING.items(), *facts.COPING.items())}
-    said |= {f"{library}.{name}": (facts.CALL, fact.tried) for (library, name), fact in facts.CALLS.items()}
-    said |= {f"{name} {option}": (facts.CALL, tried) for (name, option), tried in facts.SWITCHES.items()}
+    said |= {name: ("runs", tried) for name, tried in (*RUNNING.items(), *facts.COPING.items())}
+    said |= {f"{library}.{name}": ("call fails", fact.tried) for (library, name), fact in facts.CALLS.items()}
+    said |= {f"{name} {option}": ("call fails", tried) for (name, option), tried in facts.SWITCHES.items()}
     for fact in facts.ARGUMENTS:
         said[f"{fact.libraries[0]} {fact.option}={fact.values[0]}"] = fact.outcome, fact.tried
     return said

@@ -83,7 +83,8 @@ def report(
     from devicefix.report.migration import About, migration
     from devicefix.runner.coverage import Coverage
 
-    shown_as = output_format or _format_of(output)
+    suffix = output.suffix.lower().removeprefix(".") if output else ""
+    shown_as = output_format or (suffix if suffix in FORMATS else FORMATS[0])
     render = _renderer(shown_as)
     if output is None:
         output = Path(f"{NAME}.{shown_as}")
@@ -113,12 +114,6 @@ def report(
             changed = f": {count(total.fixed, 'finding')} fixed, {total.new:,} new" if total else ""
             click.echo(f"Wrote the report to {printable(str(output))}{changed}")
     ctx.exit(exit_status(len(checked.failed), findings=False))
-
-
-def _format_of(output: Path | None) -> str:
-    """Return the format that the name of the output asks for."""
-    suffix = output.suffix.lower().removeprefix(".") if output else ""
-    return suffix if suffix in FORMATS else FORMATS[0]
 
 
 def _renderer(name: str) -> Callable[[Migration, About], str]:

@@ -15,7 +15,6 @@ from devicefix.config.printable import printable, printable_path
 from devicefix.config.resolver import Nearest
 from devicefix.config.settings import ConfigError, Settings
 from devicefix.config.values import TARGETS, Origin, read_codes
-from devicefix.model import Finding
 from devicefix.rules import known_codes
 from devicefix.runner.run import check_text
 
@@ -76,20 +75,18 @@ class DeviceAgnostic(CodemodCommand):
         """
         path = self.context.filename or "module.py"
         try:
-            settings = self._settings(path)
+            settings = Nearest(self._made, Path(path).parent).root
         except ConfigError as problem:
             raise SkipFile(printable(str(problem))) from None
         outcome = check_text(tree.bytes, path, settings)
         if outcome.error:
             raise SkipFile(printable(outcome.error))
         for finding in outcome.result.remaining:
-            self.warn(_line(path, finding))
+            where = f"{printable_path(path)}:{finding.line}:{finding.column}"
+            self.warn(f"{where}: {finding.code} {printable(finding.message)}")
         if outcome.result.output is None:
             return tree
         return _rewritten(tree, outcome.result.output)
-
-    def _settings(self, path: str) -> Settings:
-        return Nearest(self._made, Path(path).parent).root
 
     def _made(self, file: Path | None) -> Settings:
         """Return the settings that a configuration makes together with the options."""
@@ -135,8 +132,3 @@ def _codes(words: str) -> tuple[str, ...]:
         return read_codes([words], Origin(Path(), known_codes))
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
-
-
-def _line(path: str, finding: Finding) -> str:
-    where = f"{printable_path(path)}:{finding.line}:{finding.column}"
-    return f"{where}: {finding.code} {printable(finding.message)}"

@@ -89,16 +89,13 @@ class Accelerator:
             return found
         call = self.facts.tree.call_of(node)
         if short in _DECORATORS:
-            return found if call is not None or self._decorates(node) else None
+            decorators = getattr(self.facts.tree.parents.get(node), "decorator_list", ())
+            return found if call is not None or node in decorators else None
         if call is None or (unpacks(call) and short != "amp.GradScaler"):
             return None
         if short in _STREAMS:
             return found if self.can_replace_streams else None
         return found if _accepts(self.facts, short, call) else None
-
-    def _decorates(self, node: ast.AST) -> bool:
-        """Return whether a node is a decorator."""
-        return node in getattr(self.facts.tree.parents.get(node), "decorator_list", ())
 
     def excludes_mps(self, site: ast.AST) -> bool:
         """Return whether a site pins the memory of a tensor, or synchronizes batch norms."""

@@ -230,9 +230,8 @@ def _literal_device(context: Context, target: ast.expr) -> DeviceExpr | None:
     if number is not None:
         return context.devices.indexed(target, number)
     index = cuda_literal(target)
-    if context.facts.call(target, "torch.device"):
-        if len(target.args) == 1 and not target.keywords:
-            index = cuda_literal(target.args[0])
+    if context.facts.call(target, "torch.device") and len(target.args) == 1 and not target.keywords:
+        index = cuda_literal(target.args[0])
     if index is None:
         return context.devices.current(target)
     if not isinstance(index, int):

@@ -156,7 +156,5 @@ class DeviceTypes:
                 yield Edit(*self._source.span(enabled), on)
             case ast.Constant():
                 return
-            case _ if self._facts.guards.implies(enabled):
-                return
-            case _:
+            case _ if not self._facts.guards.implies(enabled):
                 yield Edit(*self._source.span(enabled), lambda code: f"{operand(code)} and {on}")

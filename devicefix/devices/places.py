@@ -292,7 +292,8 @@ class Places:
     @cached_property
     def _only_in_functions(self) -> bool:
         """Return whether the module must not create a device while it is imported."""
-        is_late = self.sets_devices_late and not (self._set_at_top and self._set_on_import)
+        set_on_import = not any(map(self._is_in_script, self._settings))
+        is_late = self.sets_devices_late and not (self._set_at_top and set_on_import)
         return self._torch_may_be_missing or is_late or self._project.is_forked(self._path)
 
     @property
@@ -339,12 +340,6 @@ class Places:
         """Return whether the module itself sets the variables of the driver, at its top level alone."""
         scope = self._facts.tree.scope
         return bool(self._settings) and all(scope(setting).function is None for setting in self._settings)
-
-    @property
-    def _set_on_import(self) -> bool:
-        """Return whether the settings of the driver run when the module is imported."""
-        ancestors = self._facts.tree.ancestors
-        return not any(is_main(parent) for each in self._settings for _, parent in ancestors(each))
 
     def _last_setting(self, function: Function, site: ast.AST) -> ast.stmt | None:
         """Return the last statement that sets such a variable, of a function or a `with` around a site."""

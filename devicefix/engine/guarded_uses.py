@@ -31,7 +31,9 @@ class GuardedUses:
         whole, parents = node, self._facts.tree.parents
         while isinstance(choice := parents.get(whole), ast.IfExp) and whole is not choice.test:
             whole = choice
-        names_device = self._names_device(node)
+        is_text = isinstance(node, (ast.Constant, ast.JoinedStr))
+        # A device, or its name, can be made anywhere.
+        names_device = is_text or self._facts.call(node, "torch.device")
         if names_device and self._is_local(whole):
             return True
         match self._definition(whole):
@@ -64,10 +66,6 @@ class GuardedUses:
                 return False
         reads = [read for name in names if function for read in self._facts.reads_in(function, name)]
         return bool(reads) and self._are_guarded(reads)
-
-    def _names_device(self, node: ast.AST) -> bool:
-        """Return whether an expression is a device or its name, which can be made anywhere."""
-        return isinstance(node, (ast.Constant, ast.JoinedStr)) or self._facts.call(node, "torch.device")
 
     def _are_guarded(self, uses: Iterable[ast.AST]) -> bool:
         return all(self._is_guarded(use) or self.hold(use) for use in uses)

@@ -120,12 +120,10 @@ def cuda_device(facts: Names, node: ast.expr) -> bool:
     """Return whether an expression is a CUDA device and nothing else: a string or `torch.device(...)`."""
     if cuda_string(node):
         return True
-    if not (facts.call(node, "torch.device")):
+    if not facts.call(node, "torch.device"):
         return False
     first = next(iter(node.args), None) or next((keyword.value for keyword in node.keywords), None)
-    if first is None:
-        return False
-    return cuda_string(first) or integer(first)
+    return first is not None and (cuda_string(first) or integer(first))
 
 
 def integer(node: ast.AST | None) -> bool:

@@ -83,11 +83,8 @@ class Migration(Ties):
 
     def by_rule(self, kind: Kind) -> list[Rule]:
         """Return the ties of one kind by rule and message, largest first."""
-        chosen = Migration()
-        for file in self.files:
-            ties = [tie for tie in file.ties if tie.kind == kind]
-            chosen.files.append(File(ties, file.path, file.number))
-        return sorted(map(rule_of, chosen.rules), key=_largest)
+        groups = self._groups(lambda _, tie: [tie.finding.code] if tie.kind == kind else [])
+        return sorted(map(rule_of, groups), key=_largest)
 
     def amount(self, kind: Kind) -> dict[str, int]:
         """Return the number of ties of one kind, and of their files, rules and messages."""

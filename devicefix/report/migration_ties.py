@@ -144,7 +144,7 @@ def rule_of(group: Group) -> Rule:
     found = sorted(messages.values(), key=lambda each: (-each.total, each.key))
     rule = RULES[group.key]
     sections = _sections(rule.__doc__ or "")
-    return Rule(group.ties, group.key, group.name, rule.summary, group.files, found, sections)
+    return Rule(group.ties, group.key, rule.name, rule.summary, group.files, found, sections)
 
 
 def _sections(docstring: str) -> dict[str, str]:

@@ -32,7 +32,9 @@ LEVEL = "error"
 def render(checked: Checked) -> Iterator[str]:
     """Yield the text in pieces."""
     root = root_of(Path()).resolve()
-    rules = _rules(checked)
+    # The rules that were enabled, and those with findings.
+    found = {finding.code for outcome in checked.outcomes for finding in outcome.result.findings}
+    rules = [_rule(code) for code in sorted(found | checked.rules)]
     numbers = {rule["id"]: number for number, rule in enumerate(rules)}
     run = {
         "tool": {
@@ -54,12 +56,6 @@ def render(checked: Checked) -> Iterator[str]:
 
 
 # -- rules ---------------------------------------------------------------------------------------------
-
-
-def _rules(checked: Checked) -> list[dict[str, Any]]:
-    """Return the rules that were enabled, and those with findings."""
-    found = {finding.code for outcome in checked.outcomes for finding in outcome.result.findings}
-    return [_rule(code) for code in sorted(found | checked.rules)]
 
 
 def _rule(code: str) -> dict[str, Any]:

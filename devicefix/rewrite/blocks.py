@@ -57,7 +57,7 @@ def put_under_guard(facts: Facts, statement: ast.stmt, test: str) -> Edit:
     source = facts.source
     start, end = source.span(statement)
     around = _in_condition(facts, statement, test)
-    if not alone(source, statement) or _is_shown(source, statement):
+    if not alone(source, statement) or _is_shown(source, statement, statement):
         assert isinstance(statement, (ast.Expr, ast.Assign))
         return Edit(*source.span(statement.value), Conditional(test, "None"), removal=around)
     operation = Guard(_counted_indentation(source, start), source.newline, test, indent_of(facts, statement))
@@ -224,7 +224,7 @@ def _unwrapped(source: Source, node: ast.If, branch: Sequence[ast.stmt]) -> Edit
     removed = [other]
     if branch is node.body and node.orelse:
         removed.append((else_start(source, node), end))
-    shown = not node.col_offset and _has_value(branch[-1]) and _ends_cell(source, node)
+    shown = _is_shown(source, node, branch[-1])
     operation = KeepBranch(_counted_indentation(source, start), source.newline, branch is node.orelse, shown)
     return Edit(start, end, operation, effect=Effect(removed=tuple(removed)))
 
@@ -262,7 +262,9 @@ def _emptied(facts: Facts, statement: ast.stmt, block: Sequence[ast.stmt]) -> Ed
         if block is parent.orelse and not _is_elif_of(source, parent):
             span = else_start(source, parent, blank=True), next_line(source, end_of(source, parent))
             return Edit(*span, "", effect=Effect(removed=(span,)))
-        if block is parent.body and not parent.orelse and _has_no_effect(parent.test):
+        # The test can be left out if it only reads names and compares.
+        is_pure = all(isinstance(node, _PURE) for node in ast.walk(parent.test))
+        if block is parent.body and not parent.orelse and is_pure:
             return _cut_clause(source, parent) if is_elif(source, parent) else remove(facts, parent)
     return _replaced_by_pass(source, statement)
 
@@ -281,11 +283,6 @@ def _cut_clause(source: Source, node: ast.If) -> Edit:
     return Edit(*span, "", effect=Effect(removed=(span,)))
 
 
-def _has_no_effect(test: ast.expr) -> bool:
-    """Return whether a test can be left out: it only reads names and compares."""
-    return all(isinstance(node, _PURE) for node in ast.walk(test))
-
-
 def _is_elif_of(source: Source, node: ast.If) -> bool:
     """Return whether the branch after the body of an `if` is an `elif`."""
     following = node.orelse[0]
@@ -295,9 +292,10 @@ def _is_elif_of(source: Source, node: ast.If) -> bool:
 # -- notebooks ---------------------------------------------------------------------------------------------
 
 
-def _is_shown(source: Source, statement: ast.stmt) -> bool:
-    """Return whether a notebook shows the value of a statement, since it is the last of a cell."""
-    return not statement.col_offset and _has_value(statement) and _ends_cell(source, statement)
+def _is_shown(source: Source, statement: ast.stmt, last: ast.stmt) -> bool:
+    """Return whether a notebook shows the value of the last part of a statement, which then ends a cell."""
+    ends_cell = _AT_CELL_END.match(source.text, source.span(statement)[1]) is not None
+    return not statement.col_offset and _has_value(last) and ends_cell
 
 
 def _has_value(statement: ast.stmt) -> bool:
@@ -305,7 +303,3 @@ def _has_value(statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
     return call is not None and not name.startswith(_WITHOUT_VALUE)
-
-
-def _ends_cell(source: Source, statement: ast.stmt) -> bool:
-    return _AT_CELL_END.match(source.text, source.span(statement)[1]) is not None

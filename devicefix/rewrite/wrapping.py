@@ -110,7 +110,6 @@ class _Line:
 
     def __init__(self, source: Source, tree: Tree, number: int, changes: Sequence[Change]) -> None:
         self._source = source
-        self._number = number
         self._changes = changes
         self._start = source.line_starts[number - 1]
         self._end = source.line_end(self._start)

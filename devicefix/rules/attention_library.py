@@ -353,7 +353,10 @@ class AttentionLibrary(Rule):
         why = doubts or self.devices.why_unsafe(found.statement)
         if found.scope.is_module and any(isinstance(need, Import) for need in torch.needs):
             import_ = self._choice(found, "torch", imports=True)
-            return Fix((*self._later_imports(), import_, *calls), why)
+            # The fix needs `import torch` above all of them.
+            imports = (each for each in self.facts.tree.module.body if isinstance(each, ast.Import))
+            later = (blocks.remove(self.facts, e) for e in imports if ast.unparse(e) == "import torch")
+            return Fix((*later, import_, *calls), why)
         return Fix((self._choice(found, torch.text), *calls), why, torch.needs)
 
     def _choice(self, found: AttentionImport, torch: str, *, imports: bool = False) -> Edit:
@@ -382,11 +385,6 @@ class AttentionLibrary(Rule):
         added = ("Import", "If") if imports else ("If",)
         effect = Effect(added=added, inside=tuple(inside), removed=((start, end),))
         return Edit(start, line_end, code, effect=effect)
-
-    def _later_imports(self) -> list[Edit]:
-        """Return the edits that remove `import torch`, which the fix needs above all of them."""
-        imports = (each for each in self.facts.tree.module.body if isinstance(each, ast.Import))
-        return [blocks.remove(self.facts, each) for each in imports if ast.unparse(each) == "import torch"]
 
     def _otherwise(self, found: AttentionImport, torch: str) -> list[str]:
         """Return the lines of the branch without CUDA, indented by four spaces."""

@@ -206,7 +206,8 @@ def visitors(rule: Rule) -> Iterator[tuple[type[ast.AST], Visit]]:
     if rule.references:
         visit = _reference_visitor(rule)
         yield ast.Attribute, visit
-        if _imports_reference(rule):  # most modules don't: their names need no visit
+        imported = rule.facts.once(_imported_names, rule.facts.tree.root)
+        if not imported.isdisjoint(_importing(rule.references)):  # else a mere name can't stand for one
             yield ast.Name, visit
 
 
@@ -238,11 +239,6 @@ def attributes_of(rules: tuple[type[Rule], ...]) -> frozenset[str] | None:
             names.update(rule.attributes)
         names.update(_endings(rule.references))
     return frozenset(names)
-
-
-def _imports_reference(rule: Rule) -> bool:
-    """Return whether the module imports one of a rule's references, so that a mere name may stand for it."""
-    return not rule.facts.once(_imported_names, rule.facts.tree.root).isdisjoint(_importing(rule.references))
 
 
 def _imported_names(facts: Facts, _module: Scope) -> frozenset[str]:

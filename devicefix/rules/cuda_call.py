@@ -681,7 +681,9 @@ class CudaCall(Rule):
         if self.facts.is_guarded(node):
             return
         imported = self.facts.resolve(receiver)
-        if imported is not None and not self._is_assigned(receiver):
+        # `model = model.cuda()` moves a value: then an imported name is also assigned.
+        assigned = any(isinstance(each.node, ast.Assign) for each in self.facts.tree.bound(receiver))
+        if imported is not None and not assigned:
             if self._is_value(imported):
                 message = "`.cuda()` needs CUDA, and the value comes from another module; use `.to(device)`"
                 yield self.finding(node, message)
@@ -704,10 +706,6 @@ class CudaCall(Rule):
         else:
             finding = self._of_project(node) if own is CustomCuda.MAYBE else self._move(node)
             yield finding.unsafe(_IN_GRAPH) if finding.fix and _interprets(self.facts, node) else finding
-
-    def _is_assigned(self, receiver: ast.expr) -> bool:
-        """Return whether an imported name is also assigned: `model = model.cuda()` moves a value."""
-        return any(isinstance(binding.node, ast.Assign) for binding in self.facts.tree.bound(receiver))
 
     def _of_project(self, node: ast.Call) -> Finding:
         """Return the finding for a call that may be one of a method of the project."""

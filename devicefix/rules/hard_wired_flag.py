@@ -1236,7 +1236,8 @@ class HardWiredFlag(Rule):
                     None,
                 )
         for fact in _ARGUMENTS.get(option or "", ()):
-            if not _is_of(name, (fact.libraries, fact.ends)) or _is_off(fact, call):
+            is_off = any(each.arg in fact.unless and _selects_cpu(each) for each in call.keywords)
+            if is_off or not _is_of(name, (fact.libraries, fact.ends)):
                 continue
             if _takes(fact, value):
                 return fact.message, self._instead(value, fact.otherwise)
@@ -1328,11 +1329,7 @@ def _takes(fact: Argument, value: ast.expr) -> bool:
     return any(type(given) is type(each) and fnmatchcase(str(given), str(each)) for each in fact.values)
 
 
-def _is_off(fact: Argument, call: ast.Call) -> bool:
-    """Return whether another argument selects the CPU."""
-    return any(each.arg in fact.unless and _selects_cpu(each) for each in call.keywords)
-
-
 def _selects_cpu(keyword: ast.keyword) -> bool:
+    """Return whether an argument that may select the CPU does so."""
     value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
     return value == "cpu" if keyword.arg == "accelerator" else value is not False

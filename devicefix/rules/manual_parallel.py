@@ -139,15 +139,14 @@ class ManualParallel(Rule):
     def visit_reference(self, node: ast.Name | ast.Attribute, name: str) -> Iterator[Finding]:
         call = self.facts.tree.call_of(node)
         function = self.facts.tree.scope(node).node
-        if call is not None and function not in self._reported:
-            if not self._is_chosen(node):
-                self._reported.add(function)  # one finding for what belongs together
-                called = self.context.source.code(node)
-                is_step = name.startswith(f"{_PARALLEL}.comm.")
-                advice = (
-                    f"skip it {_FEW}" if is_step else f"call the model directly {_FEW}, or use `DataParallel`"
-                )
-                yield self.finding(call, f"`{called}(...)` {_PROBLEM}; {advice}")
+        if call is not None and function not in self._reported and not self._is_chosen(node):
+            self._reported.add(function)  # one finding for what belongs together
+            called = self.context.source.code(node)
+            is_step = name.startswith(f"{_PARALLEL}.comm.")
+            advice = (
+                f"skip it {_FEW}" if is_step else f"call the model directly {_FEW}, or use `DataParallel`"
+            )
+            yield self.finding(call, f"`{called}(...)` {_PROBLEM}; {advice}")
 
     def _is_chosen(self, node: ast.expr) -> bool:
         """Return whether the program checks the number of GPUs first, or is part of a `DataParallel`."""

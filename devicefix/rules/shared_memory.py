@@ -105,7 +105,7 @@ class SharedMemory(Rule):
         if places.isdisjoint(self.context.options.seen):
             return
         last = self._last_view(node)
-        if self._is_copied(last):
+        if self._called_on(last, "clone", "copy") is not None:
             return
         start, end = (self.context.source.span(each)[1] for each in (node, last))
         method = "copy" if "numpy" in self.context.source.text[start:end] else "clone"
@@ -125,6 +125,3 @@ class SharedMemory(Rule):
         method = self.facts.tree.parents.get(node)
         is_one = isinstance(method, ast.Attribute) and method.attr in methods
         return self.facts.tree.call_of(method) if is_one else None
-
-    def _is_copied(self, node: ast.expr) -> bool:
-        return self._called_on(node, "clone", "copy") is not None

@@ -3,11 +3,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from devicefix.devices.context import Context
 from devicefix.facts.values import last_name
 from devicefix.model import Finding
 from devicefix.rules.base import Example, Rule
-from devicefix.rules.shared.functions import Functions
 from devicefix.rules.shared.torch_facts import RAISING
 
 # They return None on a machine with CUDA, so that a function that does nothing can replace them.
@@ -251,10 +249,6 @@ class UncalledFunction(Rule):
         ),
     )
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._functions = Functions(context)
-
     def visit_reference(self, node: ast.Attribute | ast.Name, name: str) -> Iterator[Finding]:
         if isinstance(node.ctx, ast.Load) and not self.facts.is_guarded(node) and self._is_passed_on(node):
             yield self._found(node, name)
@@ -334,7 +328,8 @@ class UncalledFunction(Rule):
         parent = self.facts.tree.parents.get(node)
         match parent:
             case ast.Assign(targets=[ast.Name(id=name)]):
-                return self._may_be_called(name)
+                reads = self.facts.tree.reads(name)
+                return not reads or not all(map(self.facts.is_guarded, reads))
             case ast.Call(func=function):
                 return function is not node and last_name(function) not in _ASKING
             case ast.AnnAssign(value=value):
@@ -344,8 +339,3 @@ class UncalledFunction(Rule):
             case ast.Tuple():
                 parent = self.facts.tree.parents.get(parent)
         return isinstance(parent, _HOLDERS)
-
-    def _may_be_called(self, name: str) -> bool:
-        """Return whether a variable is used anywhere but under a guard."""
-        reads = self.facts.tree.reads(name)
-        return not reads or not all(map(self.facts.is_guarded, reads))

@@ -87,10 +87,7 @@ def without_gradients(facts: Facts, use: ast.expr) -> bool:
                 pass
             case _:
                 continue
-        if any(_stops_gradients(facts, each) for each in asked):
+        named = (each.func if isinstance(each, ast.Call) else each for each in asked)
+        if any(facts.resolve(each) in _NO_GRADIENTS for each in named):
             return True
     return False
-
-
-def _stops_gradients(facts: Facts, node: ast.expr) -> bool:
-    return facts.resolve(node.func if isinstance(node, ast.Call) else node) in _NO_GRADIENTS

@@ -12,6 +12,7 @@ from devicefix.facts.exports.export import of_bytes, of_facts
 from devicefix.facts.flow.kinds.calls import results
 from devicefix.facts.flow.kinds.objects import names_of_fields
 from devicefix.facts.flow.sinks import device_names, device_values, values_at
+from devicefix.facts.guards.conditions import falsy
 from devicefix.facts.hugging_face import takes_attention
 from devicefix.facts.module import Facts
 from devicefix.facts.passed import passed_kinds as kinds_passed
@@ -124,8 +125,7 @@ def _cuda_extensions(facts: Facts) -> Iterator[str]:
 
 
 def _only_with_cuda(facts: Facts, node: ast.AST, value: ast.expr) -> bool:
-    falsy = isinstance(value, ast.Constant) and not value.value
-    return falsy or facts.guards.implies(value) or facts.is_guarded(node)
+    return falsy(value) or facts.guards.implies(value) or facts.is_guarded(node)
 
 
 def _public(facts: Facts) -> frozenset[str] | None:

@@ -48,7 +48,8 @@ def in_markdown(lines: list[str]) -> Iterator[Block]:
         at += 1
         if opening is None:
             continue
-        first, inner = at, _continued(opening["outer"])
+        # What is before the lines of the block: `- ` becomes blanks.
+        first, inner = at, re.sub(r"[^\s>]", " ", opening["outer"])
         closing = re.compile(rf"[ \t]*{re.escape(opening['fence'][0])}{{{len(opening['fence'])},}}[ \t]*")
         prefixes: list[str] = []
         while at < len(lines) and (prefix := _prefix(lines[at], inner)) is not None:
@@ -84,11 +85,6 @@ def in_rst(lines: list[str]) -> Iterator[Block]:
         while not lines[first + len(prefixes) - 1].strip():
             prefixes.pop()
         yield Block(first, prefixes, indentation)
-
-
-def _continued(outer: str) -> str:
-    """Return the text before the lines of a block, given the text before its fence: `- ` becomes blanks."""
-    return re.sub(r"[^\s>]", " ", outer)
 
 
 def _prefix(line: str, inner: str) -> str | None:

@@ -32,14 +32,11 @@ def argument_fix(context: Context, value: ast.expr, defaults: Defaults) -> Fix |
         return None
     if cuda_literal(value) in defaults.indices or isinstance(tree.scope(value).node, ast.ClassDef):
         return None
-    around = list(takewhile(_is_in_statement, (each for _, each in tree.ancestors(value))))
+    parents = (parent for _, parent in tree.ancestors(value))
+    around = list(takewhile(lambda node: not isinstance(node, ast.stmt), parents))
     if any(isinstance(each, ast.arguments) for each in around):
         return None
     return name_fix(context, value) if any(isinstance(each, ast.Call) for each in around) else None
-
-
-def _is_in_statement(node: ast.AST) -> bool:
-    return not isinstance(node, ast.stmt)
 
 
 INVALID = (

@@ -130,7 +130,9 @@ class CudaLibraries:
         if re.match(r"triton_\w*\.language\b", name):  # a copy of Triton under another name
             fact = LIBRARIES["triton"]
             return None if self._is_of_project(parts[0]) else (parts[0], fact.advice)
-        module = self._extensions.get(name.removesuffix(".*")) or _compiled(name)
+        # The imports of extensions that the project builds with CUDA on every machine, with their names.
+        extensions = self.context.project.imported_extensions(self.context.devices.path)
+        module = extensions.get(name.removesuffix(".*")) or _compiled(name)
         if module is not None and not any(map(self._is_of_project, (name, module))):
             advice = "import it only if CUDA is available, and add a CPU path in plain torch"
             return module, advice
@@ -138,11 +140,6 @@ class CudaLibraries:
 
     def _is_of_project(self, module: str) -> bool:
         return self.context.project.replaces_library(self.context.devices.path, module)
-
-    @cached_property
-    def _extensions(self) -> dict[str, str]:
-        """The imports of extensions that the project builds with CUDA on every machine, with their names."""
-        return self.context.project.imported_extensions(self.context.devices.path)
 
     def _is_lazy(self, node: ast.AST) -> bool:
         """Return whether a node is part of a function that the module only calls under a guard."""

@@ -7,10 +7,6 @@ from typing import Any, NamedTuple
 
 from devicefix.config import toml
 
-# What happens on a CPU.
-CALL = "call fails"
-RUNS = "runs"
-
 
 class Library(NamedTuple):
     """A library that needs CUDA.

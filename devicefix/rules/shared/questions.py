@@ -73,17 +73,14 @@ class Questions:
             if change.edits and part not in self.translation.planned:
                 changes[part] = change
         self.translation.planned |= changes.keys()
-        return fix.joined(*changes.values(), *map(self._own_fix, own)), None
+        guards = (self._default(each) or self.context.put_under_guard(each) for each in own)
+        return fix.joined(*changes.values(), *guards), None
 
     def _own(self, regions: Sequence[ast.AST]) -> list[ast.Expr]:
         """Return the statements that get a guard for CUDA of their own: some of several that only call CUDA."""
         parts = [part for region in regions for part in ast.walk(region) if isinstance(part, _SIMPLE)]
         calls = [part for part in parts if isinstance(part, ast.Expr) and self._calls_cuda(part.value)]
         return calls if len(calls) < len(parts) else []
-
-    def _own_fix(self, statement: ast.Expr) -> Fix:
-        """Return the fix that puts a statement under a guard for CUDA."""
-        return self._default(statement) or self.context.put_under_guard(statement)
 
     def _default(self, statement: ast.Expr) -> Fix | None:
         """Return the fix of a statement that sets the default type of tensors, None for another one."""

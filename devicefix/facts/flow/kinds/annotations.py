@@ -19,7 +19,7 @@ class Annotations(Inference):
             case ast.Constant(value=None):
                 return Kinds({Kind.NONE: annotation})
             case ast.Constant(value=str(text)):
-                return self._quoted(annotation, text)
+                return _of_annotation(annotation, text) if text in OF_ANNOTATIONS else UNKNOWN
             case ast.BinOp(left=left, right=right, op=ast.BitOr()):
                 return self.annotated(left) | self.annotated(right)
             case ast.Subscript(value=outer, slice=inner):
@@ -40,9 +40,6 @@ class Annotations(Inference):
         if outer.lower() in ("list", "tuple", "dict", "set", "sequence", "iterable", "mapping"):
             return Kinds({Kind.COLLECTION: annotation})
         return UNKNOWN
-
-    def _quoted(self, annotation: ast.expr, text: str) -> Kinds:
-        return _of_annotation(annotation, text) if text in OF_ANNOTATIONS else UNKNOWN
 
     def instance(self, of: ast.expr, depth: int = DEPTH) -> Kinds:
         """Return the kinds of an instance of a class, with the class's name; unknown for what is no class."""
