@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cached_property
 
 from devicefix.devices.expression import DeviceExpr
 from devicefix.facts.flow.copied import is_only_copied
@@ -485,9 +486,8 @@ class CheckpointLoad(Rule):
         if copied and not self.context.project.has_own_loading():
             cpu = DeviceExpr(self.context.source.quoted('"cpu"'))
             return lambda: cpu.text, cpu
-        # If the text names a function that loads only once, a constant would not be shared.
-        is_shared = len(_LOADS.findall(self.facts.tree.text)) > 1
-        return self.devices.constant(node, _NAMES if is_shared else (), self._elsewhere(node))
+        where = self._elsewhere(node)
+        return self.devices.constant(node, () if self._calls_once else _NAMES, where)
 
     def _elsewhere(self, node: ast.Call) -> DeviceExpr:
         """Return the location of a checkpoint: with CUDA where it was saved, else the device in its place."""
@@ -512,6 +512,11 @@ class CheckpointLoad(Rule):
         asked = f"{torch.text}.cuda.is_available()"
         new = f'lambda data, tag: None if {asked} or "cuda" not in tag else data'
         return DeviceExpr(self.context.source.quoted(new), torch.needs)
+
+    @cached_property
+    def _calls_once(self) -> bool:
+        """Return whether the text names a function that loads only once: a constant would not be shared."""
+        return len(_LOADS.findall(self.facts.tree.text)) < 2
 
     def _may_be_left_out(self, given: ast.expr) -> bool:
         """Return whether a location is a parameter whose default is None, which nothing replaces or asks about."""
