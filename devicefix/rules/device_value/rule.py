@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from devicefix.devices.context import Context
 from devicefix.facts.flow.forwards import Use
@@ -401,7 +402,7 @@ class DeviceValue(Rule):
         why = safety.why_unsafe(self.context, value, use)
         if why is not None:
             yield self._report(value, why)
-        elif Use.UNKNOWN in use and (type(cuda_literal(value)) is int or uses_torch(self.facts)):
+        elif Use.UNKNOWN in use and (type(cuda_literal(value)) is int or self._uses_torch):
             message = self._message(value, "may be used as a CUDA device")
             yield self.finding(value, message, unless="because the value's uses are unknown")
 
@@ -411,6 +412,10 @@ class DeviceValue(Rule):
         if not isinstance(parent, ast.IfExp) or value is not parent.orelse:
             return False
         return self.facts.call(parent.test, "torch.accelerator.is_available")
+
+    @cached_property
+    def _uses_torch(self) -> bool:
+        return uses_torch(self.facts)
 
     def _report(self, value: ast.expr, why: str) -> Finding:
         self.context.mark_handled(value)
