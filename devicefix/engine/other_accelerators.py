@@ -32,7 +32,7 @@ _Found = tuple[ast.AST, Finding]
 
 
 def unless_others(context: Context, found: list[_Found]) -> Iterator[_Found]:
-    """Yield findings; a fix that asks for CUDA where another accelerator may do the same is unsafe.
+    """Yield findings; a fix that asks for CUDA where another accelerator may do the same is unsafe, or left out.
 
     Args:
         context: the context of the module.
@@ -48,8 +48,10 @@ def unless_others(context: Context, found: list[_Found]) -> Iterator[_Found]:
     ]
     for node, finding in found:
         concerned = node in doubtful and node not in of_cuda and not _goes_with(context, node, raising)
-        is_doubted = concerned and finding.fix is not None and doubt in finding.fix.needs
-        yield node, finding.unsafe(OF_OTHERS) if is_doubted else finding
+        fix = finding.fix if concerned else None
+        is_doubted = fix is not None and doubt in fix.needs
+        if fix is None or not (is_doubted and fix.optional):  # what works stays
+            yield node, finding.unsafe(OF_OTHERS) if is_doubted else finding
 
 
 def _needs_cuda(context: Context, node: ast.AST, finding: Finding) -> bool:

@@ -38,9 +38,9 @@ class GuardedMove(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: on a CPU, the move does nothing. It is unsafe if the project supports another accelerator. The fix also removes a guard around the definition of a name that
-    the program needs on a CPU, as in `if cuda: x = batch[0].cuda()`. There is no fix for `use_cuda and x.cuda()`,
-    because the program may need its false value.
+    The fix is usually safe: on a CPU, the move does nothing. The fix also removes a guard around the definition of a
+    name that the program needs on a CPU, as in `if cuda: x = batch[0].cuda()`. There is no fix for
+    `use_cuda and x.cuda()`, because the program may need its false value.
     """
 
     code = "DF702"
