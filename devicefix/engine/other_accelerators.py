@@ -32,7 +32,7 @@ _Found = tuple[ast.AST, Finding]
 
 
 def unless_others(context: Context, found: list[_Found]) -> Iterator[_Found]:
-    """Yield findings; a fix that asks for CUDA where another accelerator may do the same is unsafe, or left out.
+    """Yield findings; where another accelerator may do the same, a fix that asks for CUDA is unsafe or gone.
 
     Args:
         context: the context of the module.
@@ -48,10 +48,10 @@ def unless_others(context: Context, found: list[_Found]) -> Iterator[_Found]:
     ]
     for node, finding in found:
         concerned = node in doubtful and node not in of_cuda and not _goes_with(context, node, raising)
-        fix = finding.fix if concerned else None
-        is_doubted = fix is not None and doubt in fix.needs
-        if fix is None or not (is_doubted and fix.optional):  # what works stays
-            yield node, finding.unsafe(OF_OTHERS) if is_doubted else finding
+        if not (concerned and finding.fix and doubt in finding.fix.needs):
+            yield node, finding
+        elif not finding.fix.optional:
+            yield node, finding.unsafe(OF_OTHERS)
 
 
 def _needs_cuda(context: Context, node: ast.AST, finding: Finding) -> bool:

@@ -224,8 +224,7 @@ class CudaVersion(Rule):
                 around = self.facts.tree.parents.get(use)
                 written = '"00.0"' if isinstance(around, ast.Subscript) else '"0.0"'  # `int(version[:2])`
                 text = self.context.source.quoted(f"{{}} or {'0' if name == CUDNN else written}")
-                roomy = isinstance(around, ast.Call)
-                text = text if roomy else f"({text})"
+                text = text if isinstance(around, ast.Call) else f"({text})"
                 fix = self.context.edit(use, text.format, self.devices.torch(use))
                 builds = self.devices.path.endswith("setup.py")  # where a version decides what is built
                 code = self.context.source.code(use)
