@@ -32,12 +32,12 @@ class CudaOnlyLibrary(Rule):
     """
     ## What it does
     Finds imports of libraries that need CUDA (apex, CuPy, TensorRT, flash-attn, xformers, Triton and others) and of the
-    project's compiled CUDA extensions. Also finds code that builds such extensions, and calls to `nvidia-smi` that fail
-    without a GPU.
+    project's compiled CUDA extensions. Also finds code that builds such extensions with `load` or `load_inline`, and most
+    calls to `nvidia-smi`.
 
-    The rule ignores an import under a check for CUDA. It also ignores an import in a `try` statement whose `except
-    ImportError` continues without the library, unless code uses the library without checking whether the import
-    succeeded. For xformers, which can be installed without CUDA, such a check is not enough.
+    The rule ignores an import under a check for CUDA, or in a `try` statement whose `except ImportError` continues
+    without the library, unless code uses the library without such a check. For functions of xformers that need CUDA,
+    checking whether the import succeeded is not enough.
 
     devicefix fixes nothing in a file with a top-level import of Triton, CuPy, PyCUDA, TensorRT, xfuser, a CUDA
     extension that the project builds, or flash-attn (unless `DF417` replaces the function). Instead, the message lists
@@ -45,7 +45,7 @@ class CudaOnlyLibrary(Rule):
     flash-attn or, outside tests, Triton.
 
     ## Why it matters
-    Without CUDA, the import or the first call fails.
+    Without CUDA, the import or the first call usually fails.
 
     ## Example
     ```python
@@ -56,7 +56,7 @@ class CudaOnlyLibrary(Rule):
 
     ## Use instead
     The message suggests a replacement, if there is one. Otherwise, import the library under `if
-    torch.cuda.is_available():` or in a `try` statement, and add a CPU path.
+    torch.cuda.is_available():`, and add a CPU path.
 
     ## Fix safety
     Usually, there is no fix, because the replacement depends on the program. If an option or flag that is on by

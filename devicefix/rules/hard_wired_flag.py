@@ -45,7 +45,7 @@ from devicefix.rules.shared.library_facts import (
 )
 
 _BY_NAME = "only the name of the setting suggests CUDA"
-_LOADS = "selects a CUDA device, which may not exist; use it only if CUDA is available"
+_LOADS = "selects a GPU, which may not exist; use it only if CUDA is available"
 _MAY_LOAD = "may select CUDA; use it only if CUDA is available"
 _FLAG = re.compile(r"(use|is|on|with|enable)?_?(cuda|gpu)", re.I)
 _NUMBER = re.compile(r"(device|gpu)_(id|index)")
@@ -1110,7 +1110,7 @@ class HardWiredFlag(Rule):
                 advice = _MAY_LOAD if _UNSEEN in fix.why else _LOADS
             elif name == "accelerator" and is_constant(leaf, *_GPU):
                 what = "a GPU" if is_constant(leaf, "gpu") else "CUDA"
-                advice = f'needs {what}; use "auto", which uses a GPU if there is one'
+                advice = f'may need {what}; in Lightning, use "auto"'
             elif name == "max_memory" and self._names_gpus(leaf):
                 advice = 'refers to GPUs by index; without CUDA, use only the key "cpu"'
             known = {node, leaf} & self.context.handled  # two settings may be of one variable
@@ -1220,7 +1220,7 @@ class HardWiredFlag(Rule):
         if fact is None or self.facts.is_guarded(node):
             return
         if not any(each.arg == fact.unless for each in node.keywords):
-            yield self.finding(node, f"`{last}` from {library} needs CUDA; use it only if CUDA is available")
+            yield self.finding(node, f"`{last}` from {library} needs a GPU; use it only if CUDA is available")
 
     def _needs(self, call: ast.Call, name: str, keyword: ast.keyword) -> tuple[str, Fix | None]:
         """Return what is wrong with an argument of a known library that needs CUDA, with the fix if there is one."""
@@ -1228,8 +1228,7 @@ class HardWiredFlag(Rule):
         if option in ("gpus", "devices") and _is_of(name, LIGHTNING):
             if option == "gpus" and not (isinstance(value, ast.Constant) and value.value in (0, None)):
                 if isinstance(value, (ast.Constant, ast.List, ast.UnaryOp)):
-                    advice = 'pass `accelerator="auto"` instead, which uses a GPU if there is one'
-                    return f"needs CUDA; {advice}", None
+                    return 'needs CUDA and Lightning 1; pass `accelerator="auto"` instead', None
             if option == "devices" and _length(value) is not None and self._is_automatic(call):
                 return (
                     'fails on a CPU, where Lightning needs a positive number or `"auto"`; without CUDA, use `1`',

@@ -85,7 +85,7 @@ def test_a_library_that_runs_on_a_cpu_is_no_finding(library: str) -> None:
             "from lightning import Trainer\nTrainer(accelerator='gpu', devices='0,')",
             'use "auto" and `devices=1`',
         ),
-        ("from torchao.quantization import Int4WeightOnlyConfig\nInt4WeightOnlyConfig()", "needs CUDA"),
+        ("from torchao.quantization import Int4WeightOnlyConfig\nInt4WeightOnlyConfig()", "needs a GPU"),
         ("from faster_whisper import WhisperModel\nWhisperModel(x, compute_type='bfloat16')", '"default"'),
         (
             "from transformers import TrainingArguments\nTrainingArguments(o, tf32=True, no_cuda=True)",

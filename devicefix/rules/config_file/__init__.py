@@ -19,7 +19,7 @@ class ConfigFile(Rule):
       requests a GPU from Colab or Kaggle
 
     ## Why it matters
-    Such a setting needs a GPU, which may not exist.
+    Such a setting may fail without a GPU.
 
     ## Example
     ```yaml
