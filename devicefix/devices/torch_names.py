@@ -76,6 +76,7 @@ class TorchNames:
         same = where is None or (where.is_module and imported)
         new = Import(module) if same else Import(module, f"_{module}")
         above = self._layout.above_import(new)
+        site = None if above is not None and above.col_offset else site  # after `%time`
         ran = above is None or (site is not None and (site is above or self._bound.ran(above, site)))
         if self._is_optional(module) or not ran:
             why = f"because `{module}` might not be imported here; import it at the top"

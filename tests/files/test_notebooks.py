@@ -314,6 +314,12 @@ def test_torch_is_imported_where_the_first_device_is(before: list[str], after: l
     assert rewritten(notebook(*found)) == notebook(*found)
 
 
+def test_torch_is_not_imported_behind_a_magic() -> None:
+    data = notebook("%time x.cuda()", "class C:\n    def cuda(self):\n        return self\n")
+    (finding,) = analyze_file(data, "a.ipynb").result.findings
+    assert "`torch` might not be imported here" in finding.message
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
