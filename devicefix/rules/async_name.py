@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from devicefix.devices.methods import CustomCuda, custom_cuda
 from devicefix.facts.flow.parameters import called
 from devicefix.facts.scopes import FUNCTIONS
 from devicefix.facts.values import last_name
@@ -39,9 +40,9 @@ class AsyncName(Rule):
     ```
 
     ## Fix safety
-    The fix is safe for the tensor methods `cuda`, `to`, `type` and `copy_`. It is also safe for a function in the same
-    file if the fix renames its parameter. The fix is unsafe for any other function, because the function may have its
-    own `async` parameter.
+    The fix is safe for the tensor methods `cuda`, `to`, `type` and `copy_`, except for a `cuda` that a class of the
+    project may define. It is also safe for a function in the same file if the fix renames its parameter. Otherwise, it
+    is unsafe, because the function may have its own `async` parameter.
 
     Only arguments, parameters and local variables can have a fix. Parameters and local variables have none if the file
     also names something else `async`, or has a variable or parameter named `non_blocking`.
@@ -162,6 +163,35 @@ class AsyncName(Rule):
             unsafe=True,
         ),
         Example(
+            "a method of the project",
+            before="""
+                import torch
+
+
+                class Holder:
+                    def cuda(self, **options):
+                        self.x.copy_(self.y, non_blocking=options["async"])
+
+
+                def put(holder):
+                    holder.cuda(async=True)
+            """,
+            after="""
+                import torch
+
+
+                class Holder:
+                    def cuda(self, **options):
+                        self.x.copy_(self.y, non_blocking=options["async"])
+
+
+                def put(holder):
+                    if torch.cuda.is_available():
+                        holder.cuda(non_blocking=True)
+            """,
+            unsafe=True,
+        ),
+        Example(
             "an argument of a function of another file",
             before="""
                 import torch
@@ -255,12 +285,15 @@ class AsyncName(Rule):
         if any(other.arg == _NEW for other in call.keywords):
             advice = f"keep only `{_NEW}`" if function in _METHODS else "use another name"
             return self.finding(node, f"{_BROKEN}; {advice}")
-        if function in _METHODS | functions:
-            message = f"{_BROKEN}; rename the argument to `{_NEW}`, as PyTorch 0.4 did"
-            return self.finding(node, message, self._edited([node]))
-        message = f"{_BROKEN}; rename the argument to `{_NEW}`, as PyTorch 0.4 did"
-        fix = self._edited([node], "the function may have its own `async` parameter")
-        return self.finding(node, message, fix)
+        is_renamed = function in functions or (function in _METHODS and self._is_of_torch(call))
+        fix = self._edited([node], "" if is_renamed else "the function may have its own `async` parameter")
+        return self.finding(node, f"{_BROKEN}; rename the argument to `{_NEW}`, as PyTorch 0.4 did", fix)
+
+    def _is_of_torch(self, call: ast.Call) -> bool:
+        """Return whether a call is one of a method, and not of a `cuda` that the project defines."""
+        if not isinstance(call.func, ast.Attribute):
+            return False
+        return call.func.attr != "cuda" or custom_cuda(self.context, call.func.value) is CustomCuda.NEVER
 
     def _edited(self, places: Sequence[ast.Name | ast.arg | ast.keyword], why: str = "") -> Fix:
         starts = (self.context.source.span(place)[0] for place in places)
