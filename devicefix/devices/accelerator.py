@@ -12,6 +12,7 @@ from devicefix.facts import Facts, dotted
 from devicefix.facts.flow.kinds import NUMBERS
 from devicefix.facts.flow.parameters import unpacks
 from devicefix.facts.values import cuda_literal, cuda_string, is_constant
+from devicefix.rewrite.placement import GUARDED_LIBRARIES
 
 _BACKEND = "distributed.get_default_backend_for_device"  # "nccl" for CUDA
 QUESTIONS = ("is_available", "device_count")
@@ -42,7 +43,6 @@ _CUDA_ONLY = {
     "torch.backends.cuda.preferred_linalg_library",
     "torch.backends.cuda.preferred_blas_library",
 }
-_CUDA_LIBRARIES = {"flash_attn", "xformers"}  # those whose import a fix puts under a guard
 _TENSOR_TYPE = re.compile(r"torch\.cuda\.(\w+\.)?\w+Tensor\Z")
 
 
@@ -128,9 +128,9 @@ class Accelerator:
             case ast.Call(func=ast.Attribute(value=receiver, attr="cuda")):
                 return self.facts.resolve(receiver) is None
             case ast.Import(names=names):
-                return any(name.name.partition(".")[0] in _CUDA_LIBRARIES for name in names)
+                return any(name.name.partition(".")[0] in GUARDED_LIBRARIES for name in names)
             case ast.ImportFrom(module=str(module), level=0):
-                return module.partition(".")[0] in _CUDA_LIBRARIES
+                return module.partition(".")[0] in GUARDED_LIBRARIES
             case ast.Name() | ast.Attribute():
                 return self._is_cuda_only_name(node)
         return False

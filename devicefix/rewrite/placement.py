@@ -29,6 +29,8 @@ _HEADER = re.compile(
 )
 _LINES_ABOVE_CELLS = 2
 _NO_PACKAGES = {"", *sys.stdlib_module_names}
+# The libraries whose import a fix puts under a guard, which needs torch.
+GUARDED_LIBRARIES = ("flash_attn", "xformers")
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))*")
 _LICENCE = re.compile(r"copyright|licen[cs]e|SPDX", re.I)
 _INSTALLS = re.compile(
@@ -183,7 +185,7 @@ class Layout:
 
     def import_line(self, needed: Import) -> tuple[int, str]:
         """Return the offset and the text of a new import: above the first of the same package, or of any."""
-        package = "torch" if needed.module == "torch" else ""
+        package = ("torch", *GUARDED_LIBRARIES) if needed.module == "torch" else ""
         for statement in self.facts.tree.module.body:
             if isinstance(statement, ast.Import):
                 name = statement.names[0].name

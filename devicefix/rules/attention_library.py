@@ -9,12 +9,11 @@ from devicefix.files.text import parse
 from devicefix.model import Edit, Effect, Finding, Fix, Import
 from devicefix.rewrite import blocks
 from devicefix.rewrite.lines import line_at
+from devicefix.rewrite.placement import GUARDED_LIBRARIES
 from devicefix.rules.base import Example, Rule
 from devicefix.rules.shared.attention import definition, is_attention
 from devicefix.rules.shared.attention_imports import AttentionImport
 from devicefix.rules.shared.libraries import CudaLibraries
-
-_PACKAGES = ("flash_attn", "xformers")
 
 
 class AttentionLibrary(Rule):
@@ -195,8 +194,8 @@ class AttentionLibrary(Rule):
                     return memory_efficient_attention(q, k, v, bias, scale=self.scale)
             """,
             after="""
-                import torch.nn.functional as F
                 import torch
+                import torch.nn.functional as F
 
                 if torch.cuda.is_available():
                     from xformers.ops import memory_efficient_attention, unbind
@@ -228,6 +227,43 @@ class AttentionLibrary(Rule):
                     from flash_attn import flash_attn_func
 
                 x = torch.zeros(3)
+            """,
+        ),
+        Example(
+            "both libraries, and another fix that needs torch",
+            before="""
+                from flash_attn import flash_attn_func
+                from xformers.ops import unbind
+
+
+                def attend(x):
+                    q, k, v = unbind(x.cuda(), 2)
+                    return flash_attn_func(q, k, v)
+            """,
+            after="""
+                import torch
+
+                if torch.cuda.is_available():
+                    from flash_attn import flash_attn_func
+                else:
+
+                    def flash_attn_func(q, k, v):
+                        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+                        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+                        out = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+                        return out.transpose(1, 2).contiguous()
+
+                if torch.cuda.is_available():
+                    from xformers.ops import unbind
+                else:
+                    unbind = torch.unbind
+
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def attend(x):
+                    q, k, v = unbind(x.to(device), 2)
+                    return flash_attn_func(q, k, v)
             """,
         ),
     )
@@ -314,7 +350,7 @@ class AttentionLibrary(Rule):
         """Find the imports before `cuda-only-library` does, which reports those that are not found."""
         by_package: dict[str, list[AttentionImport]] = {}
         for statement in self.facts.tree.imports:
-            if any(name.partition(".")[0] in _PACKAGES for name in full_names(statement)):
+            if any(name.partition(".")[0] in GUARDED_LIBRARIES for name in full_names(statement)):
                 found = AttentionImport(self.context, statement)
                 if not self._libraries.copes(statement, found.package):
                     by_package.setdefault(found.package, []).append(found)
@@ -351,21 +387,18 @@ class AttentionLibrary(Rule):
         )
         doubts = "; ".join(found.doubts())
         why = doubts or self.devices.why_unsafe(found.statement)
-        if found.scope.is_module and any(isinstance(need, Import) for need in torch.needs):
-            import_ = self._choice(found, "torch", imports=True)
-            # The fix needs `import torch` above all of them.
-            imports = (each for each in self.facts.tree.module.body if isinstance(each, ast.Import))
-            later = (blocks.remove(self.facts, e) for e in imports if ast.unparse(e) == "import torch")
-            return Fix((*later, import_, *calls), why)
-        return Fix((self._choice(found, torch.text), *calls), why, torch.needs)
+        is_moved = any(isinstance(need, Import) for need in torch.needs)  # an import further down is too late
+        imports = (each for each in self.facts.tree.module.body if is_moved and isinstance(each, ast.Import))
+        later = (blocks.remove(self.facts, each) for each in imports if ast.unparse(each) == "import torch")
+        return Fix((*later, self._choice(found, torch.text, is_moved), *calls), why, torch.needs)
 
-    def _choice(self, found: AttentionImport, torch: str, *, imports: bool = False) -> Edit:
+    def _choice(self, found: AttentionImport, torch: str, imports: bool) -> Edit:
         """Return the edit that makes an import a choice between it and definitions.
 
         Args:
             found: the import.
             torch: the name of torch.
-            imports: whether to import torch above it.
+            imports: whether the fix imports torch above the first of these imports.
         """
         source, statement = self.context.source, found.statement
         start, end = source.span(statement)
@@ -375,15 +408,15 @@ class AttentionLibrary(Rule):
         lines += self._otherwise(found, torch)
         _, *inside = _kinds(parse("\n".join(lines)).body)
         indent, before = blocks.indent_of(self.facts, statement), source.indentation(start)
-        if found.scope.is_module:
-            above = line_at(source, statement.lineno - 2).strip()
-            lines = [*(["import torch", ""] if imports else [""] * bool(above and not before)), *lines]
+        if found.scope.is_module and not before:
+            number, replaced = statement.lineno, [each.statement.lineno for each in self._found.values()]
+            is_below_code = line_at(source, number - 2).strip() and number - 1 not in replaced
+            lines = [""] * bool(is_below_code or (imports and number == min(replaced))) + lines
         is_last = self.facts.tree.block(statement)[-1] is statement
         lines += [""] * (not is_last and bool(line_at(source, source.position(line_end)[0]).strip()))
         first, *others = (_indented(line, indent) for line in lines)
         code = source.newline.join([first, *(line and before + line for line in others)])
-        added = ("Import", "If") if imports else ("If",)
-        effect = Effect(added=added, inside=tuple(inside), removed=((start, end),))
+        effect = Effect(added=("If",), inside=tuple(inside), removed=((start, end),))
         return Edit(start, line_end, code, effect=effect)
 
     def _otherwise(self, found: AttentionImport, torch: str) -> list[str]:
