@@ -60,6 +60,8 @@ def _compared(facts: Facts) -> Iterator[tuple[str, str]]:
                     sides = (left, right)
                     if any(_names(facts, side, text) for side in sides):
                         yield from ((name, text) for name in map(last_name, sides) if name)
+                case ast.MatchValue(value=value) if _names(facts, value, text):
+                    yield last_name(next(facts.tree.around(node, ast.Match)).subject), text
                 case ast.Call(func=ast.Attribute(attr="add_argument")) if any(
                     keyword.arg == "choices" and _names(facts, keyword.value, text)
                     for keyword in node.keywords
