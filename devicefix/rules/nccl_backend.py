@@ -157,20 +157,6 @@ class NcclBackend(Rule):
             """,
         ),
         Example(
-            "a backend of something else, in a `match`",
-            before="""
-                import torch
-
-
-                def handle(self, comm_backend_name="nccl"):
-                    match comm_backend_name:
-                        case "nccl":
-                            return nccl.Handle()
-                        case "mpi":
-                            return mpi.Handle()
-            """,
-        ),
-        Example(
             "a choice by whether NCCL is built in",
             before="""
                 import torch

@@ -175,6 +175,11 @@ TRUE_OF = {
             "this check fails if CUDA is not available or there are too few GPUs",
         ),
         ("dist.init_process_group('nccl')", "CUDA; without CUDA, use `gloo`"),
+        ("def f(backend='nccl'):\n    return backend == 'nccl'", "; add a `gloo` case if needed"),
+        (
+            "def f(backend='nccl'):\n    match backend:\n        case 'nccl':\n            pass",
+            "; add a `gloo` case if needed",
+        ),
         (
             "if torch.cuda.is_available():\n    import cupy\nx = cupy.ones(2)",
             "imported only under a check (see line 4), but this line uses it without that check; "
