@@ -178,8 +178,9 @@ class DeviceChoice(Rule):
         if not _of_type(test) and not self._is_compared(node):
             fix = self._fix(node, test, cuda)
             fix = replace(fix, why=why or fix.why)
-            message = "this selects CUDA without checking that it is available; add the check"
-            yield self.finding(node, message, fix)
+            is_kept = self.devices.accelerated(cuda) is None
+            advice = "add the check" if is_kept else "use an accelerator if one is available"
+            yield self.finding(node, f"this selects CUDA without checking that it is available; {advice}", fix)
 
     def _is_compared(self, node: ast.IfExp) -> bool:
         """Return whether a choice is only compared with the type of a tensor's device."""

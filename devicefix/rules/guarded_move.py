@@ -38,8 +38,8 @@ class GuardedMove(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: on a CPU, the move does nothing. The fix also removes a guard around the definition of a
-    name that the program needs on a CPU, as in `if cuda: x = batch[0].cuda()`. There is no fix for
+    The fix is usually safe: on a CPU, the move does nothing. The fix also removes a guard above the definition of a
+    name that the program needs on a CPU, such as `x = batch[0].cuda()`. There is no fix for
     `use_cuda and x.cuda()`, because the program may need its false value.
     """
 
