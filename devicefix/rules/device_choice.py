@@ -180,7 +180,9 @@ class DeviceChoice(Rule):
             fix = replace(fix, why=why or fix.why)
             is_kept = self.devices.accelerated(cuda) is None
             advice = "add the check" if is_kept else "use an accelerator if one is available"
-            yield self.finding(node, f"this selects CUDA without checking that it is available; {advice}", fix)
+            yield self.finding(
+                node, f"this selects CUDA without checking that it is available; {advice}", fix
+            )
 
     def _is_compared(self, node: ast.IfExp) -> bool:
         """Return whether a choice is only compared with the type of a tensor's device."""

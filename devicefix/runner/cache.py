@@ -28,8 +28,7 @@ from devicefix.config.sizes import mode, read
 from devicefix.config.version import __version__
 from devicefix.files import signals, system
 from devicefix.model import Finding, Outcome, Result
-from devicefix.runner.configurations import asks_for_configurations
-from devicefix.runner.record import Record, Stamp
+from devicefix.runner.record import Record, Seen, Stamp, stamp
 
 if TYPE_CHECKING:
     from devicefix.facts.project.questions import Question
@@ -84,7 +83,8 @@ class Cache:
         """
         if paths != self._paths or around != self._around:
             return None
-        if not all(self._same(path) and self._unchanged(path) for path in (*paths, *around)):
+        files = (*paths, *around)
+        if not (all(map(self._same, files)) and all(map(self._unchanged, {*files, *self._stamps}))):
             return None
         with suppress(*_WRONG):
             found = {path: Outcome(path, Result(path)) for path in paths}
@@ -117,23 +117,23 @@ class Cache:
         return "" if settings is root or _digest_of(settings) == _digest_of(root) else _digest_of(settings)
 
     def _unchanged(self, path: str) -> bool:
-        known = self._stamps.get(path)
-        return known is not None and known == stamp(path) and known[0] < self._saved_from - _RACY
+        known, now = self._stamps.get(path, 0), stamp(path)
+        return known == now and (now is None or now[0] < self._saved_from - _RACY)
 
-    def save(self, records: Mapping[str, Record], outcomes: Iterable[Outcome]) -> None:
+    def save(self, records: Mapping[str, Record], outcomes: Iterable[Outcome], seen: Seen) -> None:
         """Save the results of a run; if they can't be written, there is no cache.
 
         Args:
             records: those of all files of the projects.
             outcomes: those of the checked files.
+            seen: the other files and folders that they depend on.
         """
         checked = {outcome.path: outcome for outcome in outcomes}
         first = {
             "begun": self._begun,
-            # A configuration file that changes changes the outcomes: then only the records are kept.
-            "paths": [] if any(map(asks_for_configurations, records.values())) else list(checked),
+            "paths": list(checked),
             "around": [path for path in records if path not in checked],
-            "stamps": {path: record.stamp for path, record in records.items() if record.stamp},
+            "stamps": seen | {path: record.stamp for path, record in records.items() if record.stamp},
             "settings": {path: other for path in records if (other := self._other(path))},
             "outcomes": [_plain_outcome(outcome) for outcome in checked.values() if outcome.result.findings],
         }
@@ -157,18 +157,6 @@ def store(file: Path, data: bytes) -> None:
 def digest(data: bytes) -> str:
     """Return the digest of a content."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-def stamp(path: str) -> Stamp | None:
-    """Return the time of a file's last change in ns, and its size; take it before reading the file.
-
-    None for a missing file, and for a pipe or device, which is never read.
-    """
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return [status.st_mtime_ns, status.st_size] if stat.S_ISREG(status.st_mode) else None
 
 
 def _key(settings: Settings) -> str:

@@ -16,19 +16,14 @@ from devicefix.facts.project import ProjectFile
 from devicefix.facts.project.values import GIVEN, Configured, Selected
 from devicefix.files.discover import work_tree
 from devicefix.files.system import common_folders
-from devicefix.runner.record import Record
+from devicefix.runner.record import Seen, stamp
 
 _SCRIPTS = ("*.sh", "scripts/*.sh", "README*")
 _SELECTED = re.compile(rb"\A[^\0]*(?:cuda|nccl|gpu|\$\{)[^\0]*\Z")
 _CONFIGURATION = re.compile(r"[\w./-]+\.(?:ya?ml|json|toml)\b")
 
 
-def asks_for_configurations(record: Record) -> bool:
-    """Return whether the result of a file's check depends on configuration files."""
-    return any(question == "configured" for question, *_ in record.answers or ())
-
-
-def configurations(files: Iterable[ProjectFile]) -> list[Configured]:
+def configurations(files: Iterable[ProjectFile], seen: Seen | None = None) -> list[Configured]:
     """Return the configuration files that modules name and that select CUDA: with what, and the modules.
 
     A path may be relative to the module's folder, or to one around it up to the top of the work tree. Scripts
@@ -36,16 +31,17 @@ def configurations(files: Iterable[ProjectFile]) -> list[Configured]:
 
     Args:
         files: the modules.
+        seen: gets the files and folders that the answer depends on.
     """
-    files = list(files)
+    files, seen = list(files), {} if seen is None else seen
     folders = common_folders(file.path for file in files)
     tops = tuple(os.path.join(os.path.realpath(work_tree(Path(each)) or each), "") for each in folders)
     users: dict[str, set[str]] = {}
-    scripts, above = cache(_scripts), cache(partial(_above, tops))  # as long as this runs
+    scripts, above = cache(partial(_scripts, seen)), cache(partial(_above, tops))  # as long as this runs
     for file in files:
         folders = above(os.path.dirname(file.normal))
         names = {*file.export(named_configurations), *_given(file, folders, scripts)}
-        for path in (each for name in names for each in _candidates(folders, name)):
+        for path in (each for name in names for each in _candidates(folders, name, seen)):
             users.setdefault(path, set()).add(file.normal)
     found = [(path, _values(path), naming) for path, naming in sorted(users.items()) if os.path.isfile(path)]
     literals = (each for _, values, _ in found for each in _resolved(values, {}))
@@ -63,19 +59,32 @@ def _given(file: ProjectFile, folders: list[str], scripts: Callable[[str], list[
             yield from _CONFIGURATION.findall(arguments)
 
 
-def _scripts(folder: str) -> list[str]:
+def _scripts(seen: Seen, folder: str) -> list[str]:
     """Return the texts of the scripts and READMEs in a folder."""
     texts = []
-    for script in (path for pattern in _SCRIPTS for path in glob(os.path.join(escape(folder), pattern))):
+    for script in (path for pattern in _SCRIPTS for path in _matches(folder, pattern, seen)):
         with suppress(OSError):
             texts.append(read(script, size(LARGEST)).decode(errors="replace").replace("\\\n", " "))
     return texts
 
 
-def _candidates(folders: list[str], name: str) -> Iterator[str]:
-    for folder in folders if not os.path.isabs(name) else ():
-        found = glob(os.path.join(escape(folder), name)) if "*" in name else [os.path.join(folder, name)]
-        yield from map(os.path.normpath, found)
+def _candidates(folders: list[str], name: str, seen: Seen) -> Iterator[str]:
+    """Yield the paths that a name may mean in folders, of which the last is the top of the work tree."""
+    levels = name.split(os.sep).count(os.pardir)
+    for folder in folders[: max(len(folders) - levels, 0)] if not os.path.isabs(name) else ():
+        yield from map(os.path.normpath, _matches(folder, name, seen))
+
+
+def _matches(folder: str, pattern: str, seen: Seen) -> list[str]:
+    """Return the paths in a folder that match a pattern; note them, and the folders that may get others."""
+    found = glob(os.path.join(escape(folder), pattern)) if "*" in pattern else [os.path.join(folder, pattern)]
+    relevant = set(found)
+    while "*" in pattern:
+        pattern = os.path.dirname(pattern)
+        relevant.update(glob(os.path.join(escape(folder), pattern)))
+    relevant.add(os.path.normpath(os.path.join(folder, pattern)))
+    seen.update((each, stamp(each)) for each in relevant - seen.keys())
+    return found
 
 
 def _above(tops: tuple[str, ...], folder: str) -> list[str]:

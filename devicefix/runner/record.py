@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ if TYPE_CHECKING:
     from devicefix.model import Outcome
 
 Stamp = list[int]  # the time of a file's last change in ns, and its size
+Seen = dict[str, Stamp | None]  # the files and folders that an answer depends on; None for a missing one
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +35,16 @@ class Record:
     answers: Answers | None = None
     exports: dict[str, Any] = field(default_factory=dict)
     learned: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def stamp(path: str) -> Stamp | None:
+    """Return the time of a file's last change in ns, and its size; take it before reading the file.
+
+    None for a missing file, and for a pipe or device, which is never read. A folder's changes with its names.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    is_known = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    return [status.st_mtime_ns, status.st_size] if is_known else None

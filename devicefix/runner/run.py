@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +20,7 @@ from devicefix.runner.errors import internal_error
 from devicefix.runner.find import others
 from devicefix.runner.pool import POOL_FROM, loaded, mapped, pool_for, shared
 from devicefix.runner.progress import DONE, Progress, marked
-from devicefix.runner.record import Record, Stamp
+from devicefix.runner.record import Record, Seen, Stamp, stamp
 
 if TYPE_CHECKING:
     from devicefix.facts.project import Project, ProjectFile
@@ -66,11 +67,12 @@ def check_files(files: list[Path], resolver: Resolver, named: Iterable[Path] = (
         shown = Progress(checked, stack, quiet=settings.quiet, processes=len(checked) >= POOL_FROM)
         pool = pool_for(settings, len(checked), shown.marks, stack)
         records = cache.records(tasks) if cache else {}
+        seen: Seen = {}
         contents = {path: _sent(task) for path, task in tasks.items()}
         numbers = {path: number for number, path in enumerate(checked)}
         shown.sizes.update((path, _size(contents[path])) for path in checked)
         count = 0
-        for project, group in _projects(tasks, contents, records):
+        for project, group in _projects(tasks, contents, records, seen):
             again = [path for path in group if path in checked]
             stale = [tasks[path] for path in again if not _holds(records.get(path), project)]
             shown.sizes.update(dict.fromkeys({*again} - {task.path for task in stale}, 0))
@@ -87,7 +89,7 @@ def check_files(files: list[Path], resolver: Resolver, named: Iterable[Path] = (
             count += len(stale)
     outcomes = [records[path].outcome or Outcome(path, Result(path)) for path in checked]
     if cache and (count or len(tasks) >= POOL_FROM):
-        cache.save({path: records[path] for path in tasks}, outcomes)
+        cache.save({path: records[path] for path in tasks}, outcomes, seen)
     return outcomes
 
 
@@ -95,7 +97,7 @@ def checker(files: list[Path], resolver: Resolver) -> Callable[[str, Resolver], 
     """Read the files of a program, and return a function that checks one of them with other settings."""
     tasks = _tasks(files, resolver)
     contents = {path: _sent(task) for path, task in tasks.items()}
-    projects = {path: project for project, group in _projects(tasks, contents, {}) for path in group}
+    projects = {path: project for project, group in _projects(tasks, contents, {}, {}) for path in group}
 
     def check(path: str, other: Resolver) -> Outcome:
         return _checked(projects[path], Task(path, other.of(path))).outcome or Outcome(path, Result(path))
@@ -132,13 +134,18 @@ def check_text(
         return Outcome(path, Result(path), data, internal_error(problem))
 
 
-def with_imports(files: list[ProjectFile]) -> Project:
-    """Return the project of files, with what they import and the configuration files that they name."""
+def with_imports(files: list[ProjectFile], seen: Seen | None = None) -> Project:
+    """Return the project of files, with what they import and the configuration files that they name.
+
+    Args:
+        files: the files.
+        seen: gets the other files and folders that the answers of the project depend on.
+    """
     from devicefix.facts.project import Project
     from devicefix.runner.configurations import configurations
     from devicefix.runner.imports import imported
 
-    return Project(files + imported(files), configurations)
+    return Project(files + imported(files), partial(configurations, seen=seen))
 
 
 class Projects:
@@ -223,7 +230,7 @@ def shared_of(path: str, content: Content | OSError) -> ProjectFile | None:
 
 
 def _projects(
-    tasks: dict[str, Task], contents: dict[str, Content | OSError], records: dict[str, Record]
+    tasks: dict[str, Task], contents: dict[str, Content | OSError], records: dict[str, Record], seen: Seen
 ) -> Iterator[tuple[Project, list[str]]]:
     """Yield the projects of files, each with its files; it has these and what they import."""
     for group in Borders().grouped(tasks).values():
@@ -231,7 +238,7 @@ def _projects(
         for file in files:
             if file.path in records:
                 file.known.update(records[file.path].exports)
-        yield with_imports(files), group
+        yield with_imports(files, seen), group
 
 
 def _holds(record: Record | None, project: Project) -> bool:
@@ -300,7 +307,7 @@ def _portable(result: Result) -> Result:
 def _read(path: str, settings: Settings) -> Content:
     if settings.cache_dir is None:
         return _bytes(path, settings), ("", None)
-    from devicefix.runner.cache import digest, stamp
+    from devicefix.runner.cache import digest
 
     now = stamp(path)  # the next run sees a change after this
     data = _bytes(path, settings)

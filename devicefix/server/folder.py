@@ -12,11 +12,10 @@ from devicefix.config.sizes import LARGEST, read, size
 from devicefix.facts.project import Project, ProjectFile
 from devicefix.files.border import Borders
 from devicefix.files.kinds import Kind, is_python, kind_of
-from devicefix.runner.cache import stamp
 from devicefix.runner.configurations import configurations
 from devicefix.runner.find import Choice, find_files
 from devicefix.runner.imports import imported
-from devicefix.runner.record import Stamp
+from devicefix.runner.record import Stamp, stamp
 from devicefix.runner.run import shared_of
 
 

@@ -22,8 +22,8 @@ from devicefix.model import Finding, Outcome, Result, Safety
 from devicefix.rewrite.preview import suggested
 from devicefix.rules.unparsable import explain
 from devicefix.runner import baseline
-from devicefix.runner.cache import stamp
 from devicefix.runner.errors import internal_error
+from devicefix.runner.record import stamp
 from devicefix.runner.run import check_text, too_large
 
 ProjectOf = Callable[[list[ProjectFile]], Project]  # of all files, given one of them

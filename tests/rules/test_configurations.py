@@ -394,3 +394,11 @@ def test_what_hydra_instantiates_with_a_device(project: ProjectFolder, cli: Cli)
     assert findings(project, {**files, "conf/model/small.yaml": small}) == ["DF207 None"]
     shown = cli("check", "--output-format", "concise", ".").stdout
     assert "main.py:7:35: DF207 `cfg.model` can pass `cuda` (set in conf/model/small.yaml, line 2)" in shown
+
+
+@pytest.mark.parametrize(("name", "expected"), [("../set.yaml", ["DF207 safe"]), ("../../set.yaml", [])])
+def test_a_path_stays_in_the_work_tree(project: ProjectFolder, name: str, expected: list[str]) -> None:
+    main = LOAD.replace("config.yaml", name) + 'torch.ones(1).to(config["model"]["device"])\n'
+    (project.path.parent / "set.yaml").write_text(YAML)
+    files = {"set.yaml": YAML, "other.py": "", "source/main.py": main}
+    assert findings(project, files) == expected

@@ -193,7 +193,10 @@ TRUE_OF = {
         ),
         ("dist.init_process_group('nccl')", "use the accelerator's own backend"),
         ("x = torch.ones(1).cuda(1)", "`.cuda(...)` needs CUDA; use an accelerator if one is available"),
-        ("def f(gpu):\n    return torch.device('cuda' if gpu else 'cpu')", "available; use an accelerator if"),
+        (
+            "def f(gpu):\n    return torch.device('cuda' if gpu else 'cpu')",
+            "available; use an accelerator if",
+        ),
         ("dist.init_process_group(device_id=0)", "on MPS; pass devices only on other accelerators"),
         (
             "torch.distributed.fsdp.FullyShardedDataParallel(n, sync_module_states=True)",

@@ -155,6 +155,48 @@ def test_what_one_file_says_of_another_is_not_forgotten(tree: Path, tmp_path: Pa
     assert found(tree, settings) == found(tree, Settings(quiet=True))
 
 
+def test_configuration_files_that_the_code_names(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Change them one by one; a run after which nothing changed looks at nothing."""
+    settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
+    (tree / "program.py").write_text(
+        "import torch\nimport yaml\n\n"
+        "one = yaml.safe_load(open('set/main.yaml'))\nmany = yaml.safe_load(open(f'set/conf/{n}/net.yaml'))\n"
+        "torch.ones(1).to(one['device'])\ntorch.ones(1).to(many['gpu'])\n"
+        "parser.add_argument('--config')\n"
+    )
+    changes = [
+        ("set/unrelated", ""),
+        ("set/main.yaml", "device: cuda\n"),
+        ("set/main.yaml", "device: 'cpu'\n"),
+        ("set/conf/a/net.yaml", "gpu: cuda\n"),
+        ("set/conf/a/net.yaml", "gpu: 'cpu'\n"),
+        ("set/conf/a/net.yaml", None),
+        ("set/conf/a/net.yaml", "x: 1\ngpu: cuda\n"),
+        ("set/other.yaml", "device: cuda:1\n"),
+        ("scripts/run.sh", "python program.py --config set/other.yaml\n"),
+        ("scripts/run.sh", "python program.py\n"),
+        ("README.md", "python program.py --config set/other.yaml\n"),
+        ("set/other.yaml", None),
+    ]
+    lines = set()
+    for number, (name, text) in enumerate(changes):
+        file = tree / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink() if text is None else file.write_text(text)
+        for each in [tree, *tree.rglob("*")]:
+            if each.stat().st_mtime > 1e9 + FILES:
+                os.utime(each, (1e9 + number, 1e9 + number))
+        plain = found(tree, settings)
+        assert plain == found(tree, replace(settings, cache_dir=None))
+        lines.add("\n".join(line for line in plain if "program.py" in line))
+        with monkeypatch.context() as patch:
+            patch.setattr(runner, "_projects", None)
+            assert found(tree, settings) == plain
+    assert len(lines) > 3
+
+
 def test_a_change_within_the_clocks_tick_is_seen(tree: Path, tmp_path: Path) -> None:
     settings = Settings(quiet=True, cache_dir=tmp_path / "cache")
     file = tree / "m1.py"
