@@ -749,6 +749,14 @@ class HardWiredFlag(Rule):
     )
     VALID = (
         Example(
+            "attention for MPS",
+            """
+                from transformers import AutoModel
+
+                model = AutoModel.from_pretrained(name, attn_implementation="kernels-community/metal-flash-sdpa")
+            """,
+        ),
+        Example(
             "a parameter with the name of an option, which stays in the program",
             """
                 import torch
@@ -1150,7 +1158,11 @@ class HardWiredFlag(Rule):
         """Check a text that names an implementation of attention."""
         if not isinstance(node.value, str) or not node.value.startswith(ATTENTIONS):
             return
-        if only_with_cuda(self.facts, node) or self._libraries.copes(node, "flash"):
+        if (
+            "/metal-" in node.value
+            or only_with_cuda(self.facts, node)
+            or self._libraries.copes(node, "flash")
+        ):
             return
         holders = [*names_of_holders(self.facts, node)]
         holders += [variable.name for variable in self.context.forwards.of(node).variables]

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 import yaml
-from helpers import Cli, ProjectFolder
+from helpers import Cli, ProjectFolder, replaced
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -26,9 +26,12 @@ INDEX = "--extra-index-url https://download.pytorch.org/whl/cpu"
 
 
 def fixed(text: str, name: str = "requirements.txt") -> str:
-    """Return the text of a file with its safe fixes."""
+    """Return the text of a file with its safe fixes, which is also that with their replacements."""
     result = check_file(text.encode(), name, Settings(fix=True), Project())
-    return text if result.output is None else result.output.decode()
+    new = text if result.output is None else result.output.decode()
+    fixes = [finding.fix for finding in result.fixed]
+    assert replaced(text, [each for fix in fixes if fix for each in fix.replacements]) == new
+    return new
 
 
 def cpu(text: str, name: str = "requirements.txt") -> str | None:

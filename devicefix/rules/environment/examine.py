@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from devicefix.facts.comments import SKIP_FILE, silenced
 from devicefix.files.kinds import Environment, environment_of
 from devicefix.files.text import DecodeError, Source, replaced
-from devicefix.model import Edit, Finding, Fix, Result, SelfCheckError
+from devicefix.model import Edit, Finding, Fix, Replacement, Result, SelfCheckError
 from devicefix.rules.environment.requirements import Problem
 
 if TYPE_CHECKING:
@@ -115,7 +115,9 @@ def _commented(text: str, problem: Problem) -> tuple[int, int, str]:
 
 def _finding(source: Source, problem: Problem) -> Finding:
     places = *source.position(problem.start), *source.position(problem.end)
-    fix = None if problem.safe is None else Fix((Edit(problem.start, problem.end, problem.safe),))
+    if (new := problem.safe) is None:
+        return Finding(problem.code, problem.message, *places)
+    fix = Fix((Edit(problem.start, problem.end, new),), replacements=(Replacement(*places, new),))
     return Finding(problem.code, problem.message, *places, fix)
 
 

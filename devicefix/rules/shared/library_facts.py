@@ -99,5 +99,5 @@ XFORMERS = "enable_xformers_memory_efficient_attention"
 ATTENTION_BACKEND = "set_attention_backend"
 # How their names begin.
 ATTENTION_BACKENDS = ("flash", "_flash", "sage", "_sage", "aiter", "xformers", "_native_cudnn")
-# https://huggingface.co/docs/transformers/attention_interface
+# https://huggingface.co/docs/transformers/attention_interface; of kernels-community, "metal-…" are for MPS.
 ATTENTIONS = ("flash_attention_", "kernels-community/", "paged|flash_attention_")
