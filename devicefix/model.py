@@ -194,7 +194,7 @@ class Fix:
         edits: The edits of the code that was found.
         why: Why the fix is not safe, to be added to the message of the finding; empty for a safe fix.
         needs: Imports and definitions that the new code uses, inserted once for all fixes of the module.
-        replacements: The edits and the insertions as plain text, for this fix alone; empty unless
+        replacements: The edits and the insertions as plain text, for this fix alone; for code, empty unless
             `Settings.replacements` asks for them.
         optional: Whether the code is right as it is, so that it needs no definition that no other fix needs.
     """
