@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -11,7 +12,8 @@ from devicefix.devices.expression import DeviceExpr
 from devicefix.devices.places import InsertionPoint, Places
 from devicefix.facts import Facts, Scope
 from devicefix.facts.bound import Bound
-from devicefix.facts.scopes import is_main
+from devicefix.facts.exports.imports import full_names
+from devicefix.facts.scopes import FUNCTIONS, is_main
 from devicefix.model import Import, Need, Refused
 from devicefix.rewrite.placement import Layout
 
@@ -84,12 +86,17 @@ class TorchNames:
         return DeviceExpr(new.alias or module, frozenset({new}))
 
     def _is_optional(self, module: str) -> bool:
-        """Return whether the module imports another one only where it can, or where it is wanted."""
-        bindings = self._facts.tree.root.bindings
-        every = ((name, binding) for name, found in bindings.items() for binding in found)
+        """Return whether the module imports another one only where it can, or where it is wanted.
+
+        A module whose functions import it can be used without it.
+        """
+        tree, start = self._facts.tree, re.compile(rf"{module}\b")
+        every = ((name, binding) for name, found in tree.root.bindings.items() for binding in found)
         own = (each.node for name, each in every if each.imported and module in (name, each.imported))
-        around = (parent for node in own for parent in self._facts.tree.around(node, ast.Try, ast.If))
-        return module not in sys.stdlib_module_names and not all(map(is_main, around))
+        around = (parent for node in own for parent in tree.around(node, ast.Try, ast.If))
+        used = [each for each in tree.imports if any(map(start.match, full_names(each)))]
+        is_lazy = bool(used) and all(any(tree.around(each, *FUNCTIONS)) for each in used)
+        return module not in sys.stdlib_module_names and (is_lazy or not all(map(is_main, around)))
 
     @cached_property
     def place_in_module(self) -> InsertionPoint | None:

@@ -337,6 +337,19 @@ def test_a_script_that_imports_torch_late_keeps_doing_so() -> None:
     assert in_function.startswith(b"import argparse\nimport torch\n\ndevice = ")
 
 
+def test_torch_that_only_functions_import_is_not_imported_by_the_module() -> None:
+    """The rest of the module works without torch."""
+    lazy = (
+        "def f(x, backend='nccl'):\n    import torch\n\n    torch.distributed.init_process_group(backend)\n"
+    )
+    output = analyze(f"{lazy}    return torch.ones(3, device='cuda').add(x.cuda())\n", fix=True).output
+    assert output is not None
+    assert output.decode() == (
+        f'{lazy}    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "    return torch.ones(3, device=device).add(x.to(device))\n"
+    )
+
+
 def rewritten(code: str, others: dict[str, str] | None = None) -> str:
     output = analyze(code, fix=True, others=others or {}).output
     assert output is not None
