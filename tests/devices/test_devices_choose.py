@@ -345,7 +345,7 @@ def test_torch_that_only_functions_import_is_not_imported_by_the_module() -> Non
     output = analyze(f"{lazy}    return torch.ones(3, device='cuda').add(x.cuda())\n", fix=True).output
     assert output is not None
     assert output.decode() == (
-        f'{lazy}    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        f"{lazy}    device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
         "    return torch.ones(3, device=device).add(x.to(device))\n"
     )
 
