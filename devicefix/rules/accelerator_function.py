@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from devicefix.devices.counterparts import RAISES, TARGETS
 from devicefix.devices.expression import DeviceExpr
@@ -38,8 +39,8 @@ class AcceleratorFunction(Rule):
     ```
 
     ## Fix safety
-    The fix is usually safe: with an accelerator, the program still makes the call. There is no fix for `current_accelerator()`,
-    or for other calls whose return value the program uses.
+    The fix is usually safe: with an accelerator, the program still makes the call. There is no fix for most calls whose
+    return value the program uses.
     """
 
     code = "DF413"
@@ -54,6 +55,20 @@ class AcceleratorFunction(Rule):
                 import torch
 
                 where = torch.device(torch.accelerator.current_accelerator())
+            """,
+            after="""
+                import torch
+
+                where = torch.device(torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu")
+            """,
+        ),
+        Example(
+            "an accelerator that is used later",
+            before="""
+                import torch
+
+                accelerator = torch.accelerator.current_accelerator()
+                kind = accelerator.type
             """,
         ),
         Example(
@@ -92,7 +107,18 @@ class AcceleratorFunction(Rule):
             before="""
                 import torch
 
-                kind = torch.accelerator.current_accelerator().type
+                kind = torch.accelerator.current_accelerator().type if hasattr(torch, 'accelerator') else "cpu"
+                print(torch.accelerator.current_accelerator().type)
+            """,
+            after="""
+                import torch
+
+                kind = (
+                    (torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu")
+                    if hasattr(torch, 'accelerator')
+                    else "cpu"
+                )
+                print(torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu")
             """,
         ),
     )
@@ -132,20 +158,34 @@ class AcceleratorFunction(Rule):
             fix = self._only_with_accelerator(call)
             yield self.finding(call, message, fix, "because the program uses the result")
         elif self._fails(call):
-            yield self.finding(
-                call, f"`{name}()` may return None on a CPU; check `torch.accelerator.is_available()` first"
-            )
+            message = f"`{name}()` may return None on a CPU; check `torch.accelerator.is_available()` first"
+            yield self.finding(call, message, self._or_cpu(call))
+
+    def _or_cpu(self, call: ast.Call) -> Fix | None:
+        """Return a fix that uses "cpu" for the type of no accelerator, or for its name; None for other uses."""
+        parent, source = self.facts.tree.parents[call], self.context.source
+        is_type = isinstance(parent, ast.Attribute) and parent.attr == "type"
+        if not is_type and not self.facts.call(parent, "torch.device"):
+            return None
+        used = parent if isinstance(parent, ast.Attribute) else call
+        code, module = source.code(used), self._module(call)
+        cpu = source.quoted('"cpu"', code)
+        choice = f"{code} if {module.text}.is_available() else {cpu}"
+        return self.context.replace(used, replace(module, text=choice), self.devices.why_unsafe(call))
+
+    def _module(self, call: ast.Call) -> DeviceExpr:
+        """Return `torch.accelerator` as a call names it, or by the name of torch."""
+        if isinstance(call.func, ast.Attribute):
+            return DeviceExpr(self.context.source.code(call.func.value))
+        torch = self.devices.torch(call)
+        return DeviceExpr(f"{torch.text}.accelerator", torch.needs)
 
     def _only_with_accelerator(self, call: ast.Call) -> Fix | None:
         """Return a fix that puts a call under a guard, None where its value is used."""
         statement = self.facts.tree.parents[call]
         if not isinstance(statement, ast.Expr):
             return None
-        if isinstance(call.func, ast.Attribute):
-            module = DeviceExpr(self.context.source.code(call.func.value))
-        else:
-            torch = self.devices.torch(call)
-            module = DeviceExpr(f"{torch.text}.accelerator", torch.needs)
+        module = self._module(call)
         edit = blocks.put_under_guard(self.facts, statement, f"{module.text}.is_available()")
         return Fix((edit,), needs=module.needs)
 
