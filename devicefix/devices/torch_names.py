@@ -14,7 +14,7 @@ from devicefix.facts import Facts, Scope
 from devicefix.facts.bound import Bound
 from devicefix.facts.exports.imports import full_names
 from devicefix.facts.scopes import FUNCTIONS, is_main
-from devicefix.model import Import, Need, Refused
+from devicefix.model import Doubt, Import, Need, Refused
 from devicefix.rewrite.placement import Layout
 
 
@@ -83,20 +83,23 @@ class TorchNames:
         if self._is_optional(module) or not ran:
             why = f"because `{module}` might not be imported here; import it at the top"
             return DeviceExpr(module, frozenset({Refused(why)}))
-        return DeviceExpr(new.alias or module, frozenset({new}))
+        doubts = [Doubt(f"this module imports `{module}` only in functions")] if self._is_late(module) else []
+        return DeviceExpr(new.alias or module, frozenset({new, *doubts}))
 
     def _is_optional(self, module: str) -> bool:
-        """Return whether the module imports another one only where it can, or where it is wanted.
-
-        A module whose functions import it can be used without it.
-        """
-        tree, start = self._facts.tree, re.compile(rf"{module}\b")
-        every = ((name, binding) for name, found in tree.root.bindings.items() for binding in found)
+        """Return whether the module imports another one only where it can, or where it is wanted."""
+        bindings = self._facts.tree.root.bindings
+        every = ((name, binding) for name, found in bindings.items() for binding in found)
         own = (each.node for name, each in every if each.imported and module in (name, each.imported))
-        around = (parent for node in own for parent in tree.around(node, ast.Try, ast.If))
+        around = (parent for node in own for parent in self._facts.tree.around(node, ast.Try, ast.If))
+        return module not in sys.stdlib_module_names and not all(map(is_main, around))
+
+    def _is_late(self, module: str) -> bool:
+        """Return whether only functions import another module, so that this one can be used without it."""
+        tree, start = self._facts.tree, re.compile(rf"{module}\b")
         used = [each for each in tree.imports if any(map(start.match, full_names(each)))]
-        is_lazy = bool(used) and all(any(tree.around(each, *FUNCTIONS)) for each in used)
-        return module not in sys.stdlib_module_names and (is_lazy or not all(map(is_main, around)))
+        is_late = bool(used) and all(any(tree.around(each, *FUNCTIONS)) for each in used)
+        return is_late and module not in sys.stdlib_module_names
 
     @cached_property
     def place_in_module(self) -> InsertionPoint | None:
@@ -104,8 +107,8 @@ class TorchNames:
         return self.first(self._places.of_module)
 
     def first(self, places: Iterator[InsertionPoint]) -> InsertionPoint | None:
-        """Return the first place at which a new line can use torch, or None."""
-        return next((each for each in places if not self.at(each).is_refused), None)
+        """Return the first place at which a new line can certainly use torch, or None."""
+        return next((each for each in places if not self.at(each).is_doubtful), None)
 
     def place_in_function(self, site: ast.AST) -> InsertionPoint | None:
         """Return the place where the function around a site can define a device in front of it, or None."""

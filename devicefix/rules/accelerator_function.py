@@ -159,7 +159,7 @@ class AcceleratorFunction(Rule):
             yield self.finding(call, message, fix, "because the program uses the result")
         elif self._fails(call):
             message = f"`{name}()` may return None on a CPU; check `torch.accelerator.is_available()` first"
-            yield self.finding(call, message, self._or_cpu(call))
+            yield self.finding(call, message, self._or_cpu(call), "because the program uses the result")
 
     def _or_cpu(self, call: ast.Call) -> Fix | None:
         """Return a fix that uses "cpu" for the type of no accelerator, or for its name; None for other uses."""

@@ -62,16 +62,6 @@ PROGRAMS = {
         import torch
         f(g(torch.ones(1)))
     """,
-    "torch in another function": """
-        def f():
-            import torch
-            return torch.ones(1)
-
-        def g(x):
-            return x.cuda()
-
-        g(f())
-    """,
     "torch in a branch": """
         import sys
 
@@ -230,12 +220,13 @@ def run(folder: Path, code: str | bytes) -> None:
     runpy.run_path(str(path), run_name="__main__")
 
 
-def assert_runs(folder: Path, code: str) -> None:
-    """Rewrite a program and run it on a CPU."""
+def assert_runs(folder: Path, code: str, *, unsafe: bool = False) -> None:
+    """Rewrite a program and run it on a CPU; if that takes unsafe fixes, there are no others."""
     code = dedent(code).lstrip("\n")
     with pytest.raises((AssertionError, RuntimeError), match=r"CUDA|NVIDIA|NVTX"):
         run(folder, code)
-    result = analyze(code, fix=True)
+    assert not unsafe or analyze(code, fix=True).output is None
+    result = analyze(code, fix=True, unsafe_fixes=unsafe)
     assert result.output is not None
     run(folder, result.output)
 
@@ -346,3 +337,10 @@ def test_what_torchscript_compiles_still_compiles(tmp_path: Path, name: str) -> 
     result = analyze(code, fix=True)
     assert result.findings and all("TorchScript" in finding.message for finding in result.remaining)
     run(tmp_path, result.output or code)
+
+
+def test_torch_in_another_function(tmp_path: Path) -> None:
+    """The module can be used without torch, but not with the fix."""
+    other = "def g(x):\n    return x.cuda()\n\n\ng(f())\n"
+    code = f"def f():\n    import torch\n\n    return torch.ones(1)\n\n\n{other}"
+    assert_runs(tmp_path, code, unsafe=True)
