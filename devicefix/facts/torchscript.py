@@ -10,13 +10,18 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 
 from devicefix.facts.names import Names
-from devicefix.facts.scopes import Binding, Function
-from devicefix.facts.tree import walk
+from devicefix.facts.scopes import DEFINITIONS, Binding, Function
+from devicefix.facts.tree import TRIES, walk
 from devicefix.facts.values import without_call
 
 _SCRIPTS = ("torch.jit.script", "torch.jit.script_if_tracing")
 _COMPILES = {*_SCRIPTS, "torch.jit.script_method", "torch.jit.export"}
 _LEAVES = {"torch.jit.ignore", "torch.jit.unused"}
+# A function with one of these can't be compiled (measured with torch 2.13).
+_PYTHON = (
+    *TRIES, *DEFINITIONS, ast.Import, ast.ImportFrom, ast.Global, ast.Match, ast.Lambda, ast.NamedExpr,
+    ast.Set, ast.SetComp, ast.Yield,
+)  # fmt: skip
 A_MODULE = ""
 EVERYTHING = "*"
 
@@ -121,7 +126,7 @@ class TorchScript:
         if isinstance(node, ast.ClassDef):
             for method in _methods(node):
                 self._compile(method)
-        elif node not in self.functions and not self._has(node, _LEAVES):
+        elif node not in self.functions and not self._has(node, _LEAVES) and _may_compile(node):
             self.functions.add(node)
             self.imported.update(self._imports(node.body))
             for other in self._read(node.body):
@@ -150,6 +155,14 @@ def _definitions(bindings: Iterable[Binding]) -> Iterator[Definition]:
     for binding in bindings:
         if isinstance(binding.node, Definition):
             yield binding.node
+
+
+def _may_compile(node: Function) -> bool:
+    """Return whether a function has only what TorchScript accepts, which reads unused code as well."""
+    arguments = node.args
+    if arguments.vararg or arguments.kwarg or any(arguments.kw_defaults):
+        return False
+    return not any(isinstance(each, _PYTHON) for part in node.body for each in ast.walk(part))
 
 
 def _methods(node: ast.ClassDef) -> Iterator[Function]:

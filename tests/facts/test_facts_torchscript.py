@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -107,6 +109,40 @@ def test_a_function_and_a_class_inside_another_function_are_compiled() -> None:
             return torch.jit.script(Local())
     """
     assert compiled(code) == {"inner", "forward"}
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize(
+    ("parameters", "line"),
+    [
+        ("x, *others", ""),
+        ("x, **options", ""),
+        ("x, *, n=1", ""),
+        ("x", "try: x\n        except ValueError: pass"),
+        ("x", "def g(): pass"),
+        ("x", "class A: pass"),
+        ("x", "import math"),
+        ("x", "from math import pi"),
+        ("x", "global y"),
+        ("x", "match x:\n            case 1: pass"),
+        ("x", "f = lambda y: y"),
+        ("x", "(y := 1)"),
+        ("x", "y = {1, 2}"),
+        ("x", "y = {z for z in x}"),
+        ("x", "yield x"),
+    ],
+)
+def test_what_torchscript_does_not_accept_is_not_compiled(parameters: str, line: str, tmp_path: Path) -> None:
+    """It is an error even in a branch for Python only, so a program that runs can't compile it."""
+    import torch
+
+    body = f"    if not torch.jit.is_scripting():\n        {line or 'pass'}\n    return x\n"
+    code = f"import torch\n\n\ndef f({parameters}):\n{body}\n\ncompiled = torch.jit.script(f)\n"
+    assert not TorchScript(Facts.read(code.encode())).functions
+    path = tmp_path / "program.py"
+    path.write_text(code)
+    with pytest.raises(torch.jit.frontend.NotSupportedError):
+        runpy.run_path(str(path))
 
 
 def test_a_local_device_around_compiled_code_is_not_used_in_it() -> None:
