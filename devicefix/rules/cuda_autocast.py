@@ -449,6 +449,16 @@ class CudaAutocast(Rule):
             """,
         ),
         Example(
+            "off on a CPU, too",
+            """
+                import torch
+
+                with torch.autocast(device.type):
+                    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+                        y = head(y.float())
+            """,
+        ),
+        Example(
             "off",
             """
                 import torch
@@ -487,7 +497,8 @@ class CudaAutocast(Rule):
             return
         if call.is_off:
             if call.names_cuda and self._is_within_another and self.context.translation is None:
-                yield self.finding(node, _STILL_ON, self._fix(call))
+                if not self._is_off_on_cpu(node):
+                    yield self.finding(node, _STILL_ON, self._fix(call))
         elif (enabled := call.arguments.get("enabled")) is not None and self.facts.guards.implies(enabled):
             return  # the program means it to be off on a CPU
         elif wide := self._wide(call):
@@ -513,6 +524,15 @@ class CudaAutocast(Rule):
             translation.planned.update(ast.walk(call.function))
             self.context.handled.add(call.node)
         yield self.finding(call.node, _OFF, fix, self._obstacle(call))
+
+    def _is_off_on_cpu(self, node: ast.Call) -> bool:
+        """Return whether the `with` statement of a call disables autocast for the CPU as well."""
+        managers = (
+            item.context_expr for each in self.facts.tree.around(node, ast.With) for item in each.items
+        )
+        calls = (self._autocast(each) for each in managers if isinstance(each, ast.Call))
+        devices = [call.arguments.get("device_type") for call in calls if call and call.is_off]
+        return any(device is not None and cpu(self.facts, device) for device in devices)
 
     @cached_property
     def _has_low_precision(self) -> bool:
