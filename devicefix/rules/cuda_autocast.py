@@ -496,9 +496,8 @@ class CudaAutocast(Rule):
         if call is None or not is_named or self.facts.is_guarded(node):
             return
         if call.is_off:
-            if call.names_cuda and self._is_within_another and self.context.translation is None:
-                if not self._is_off_on_cpu(node):
-                    yield self.finding(node, _STILL_ON, self._fix(call))
+            if call.names_cuda and self._is_within_another(node) and self.context.translation is None:
+                yield self.finding(node, _STILL_ON, self._fix(call))
         elif (enabled := call.arguments.get("enabled")) is not None and self.facts.guards.implies(enabled):
             return  # the program means it to be off on a CPU
         elif wide := self._wide(call):
@@ -525,27 +524,24 @@ class CudaAutocast(Rule):
             self.context.handled.add(call.node)
         yield self.finding(call.node, _OFF, fix, self._obstacle(call))
 
-    def _is_off_on_cpu(self, node: ast.Call) -> bool:
-        """Return whether the `with` statement of a call disables autocast for the CPU as well."""
-        managers = (
-            item.context_expr for each in self.facts.tree.around(node, ast.With) for item in each.items
-        )
-        calls = (self._autocast(each) for each in managers if isinstance(each, ast.Call))
-        devices = [call.arguments.get("device_type") for call in calls if call and call.is_off]
-        return any(device is not None and cpu(self.facts, device) for device in devices)
-
     @cached_property
     def _has_low_precision(self) -> bool:
         """Return whether the module, or one that is used together with it, has low precision."""
         here = has_low_precision(self.context.source.text.encode())
         return here or self.context.project.has_low_precision(self.devices.path)
 
-    @cached_property
-    def _is_within_another(self) -> bool:
+    def _is_within_another(self, node: ast.Call) -> bool:
         """Return whether code around an autocast that is off, or the callers of it, may have one on a CPU.
 
-        This is one for the type of the device, or one for CUDA whose unsafe fix makes it that.
+        This is one for the type of the device, or one for CUDA whose unsafe fix makes it that. There is none if
+        a `with` statement around also disables autocast for the CPU.
         """
+        statements = self.facts.tree.around(node, ast.With)
+        managers = [item.context_expr for each in statements for item in each.items]
+        calls = (self._autocast(each) for each in managers if isinstance(each, ast.Call))
+        devices = [call.arguments.get("device_type") for call in calls if call and call.is_off]
+        if any(device is not None and cpu(self.facts, device) for device in devices):
+            return False
         here = autocasts(self.context.source.text.encode())
         on = here | {*self.context.project.autocasts(self.devices.path)}
         changed = "cuda" in on and self.context.options.unsafe_fixes
