@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from devicefix.facts.flow.kinds.annotations import Annotations
 from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
-from devicefix.facts.flow.parameters import CALLED, called, described
+from devicefix.facts.flow.parameters import CALLED, called, described, positional
 from devicefix.facts.names import Names
 from devicefix.facts.scopes import FUNCTIONS, Function, Scope, dotted, with_defaults
 from devicefix.facts.values import last_name
@@ -64,9 +64,9 @@ class Parameters(Annotations):
 
     def _is_object(self, function: Function, name: str) -> bool:
         """Return whether a function reads attributes of a parameter that no device, number or name has."""
-        is_method = isinstance(self._facts.tree.parents.get(function), ast.ClassDef)
-        if is_method and function.args.args and function.args.args[0].arg == name:
-            return True
+        given = positional(self._facts.tree, function)
+        if any(each.arg == name and each not in given for each in function.args.args[:1]):
+            return True  # `self`
         return name in self._facts.once(_objects, self._facts.tree.scopes[function])
 
     def _arguments(
@@ -77,21 +77,22 @@ class Parameters(Annotations):
         method = isinstance(tree.parents.get(function), ast.ClassDef)
         name = called(tree, function)
         parameters = [arg for arg, _ in with_defaults(function.args)]
-        positional = [*function.args.posonlyargs, *function.args.args]
+        every = [*function.args.posonlyargs, *function.args.args]
         owner = self._objects(function)[:-2]
         made = (each for each in tree.calls_with_name(owner) if last_name(each.func) == owner)
         of_objects = [call for each in made for call in calls_of_object(self._facts, each)]
         for node in map(_of_partial, (*tree.calls_with_name(name), *of_objects)):
             if (node in of_objects or self._calls(node.func, name, method)) and parameter in parameters:
-                bound = method and not (isinstance(node.func, ast.Name) and name == function.name)
-                position = positional.index(parameter) - bound if parameter in positional else -1
+                by_name = isinstance(node.func, ast.Name) and name == function.name
+                given = every if by_name else positional(tree, function)
+                position = given.index(parameter) if parameter in given else -1
                 passed = argument_of(node, parameter.arg, position)
                 if passed is not None:
                     yield infer(passed, depth)
-            elif not method and positional[:1] == [parameter] and self._spawns(node, function):
+            elif not method and every[:1] == [parameter] and self._spawns(node, function):
                 yield Kinds({Kind.INDEX: node})
-            elif not method and parameter in positional and self._maps(node, name):
-                values = node.args[positional.index(parameter) + 1 :]
+            elif not method and parameter in every and self._maps(node, name):
+                values = node.args[every.index(parameter) + 1 :]
                 yield self.elements(values[0], depth) if values else UNKNOWN
 
     def _arguments_of_lambda(self, function: ast.Lambda, parameter: ast.arg, depth: int) -> Iterator[Kinds]:
