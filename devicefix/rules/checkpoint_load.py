@@ -29,7 +29,7 @@ class CheckpointLoad(Rule):
 
     ## Why it matters
     Without CUDA, loading a checkpoint that was saved on a GPU raises the error "Attempting to deserialize object on a
-    CUDA device" unless `map_location` moves the checkpoint's tensors to the CPU.
+    CUDA device" unless `map_location` moves the tensors to an available device.
 
     ## Example
     ```python

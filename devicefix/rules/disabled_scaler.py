@@ -23,7 +23,7 @@ class DisabledScaler(Rule):
     Finds code that reads the state of a `GradScaler`, such as `scaler.state_dict()["scale"]`.
 
     ## Why it matters
-    Without CUDA, a `GradScaler` disables itself and its `state_dict()` is empty, so `state_dict()["scale"]` raises a
+    Without CUDA, a CUDA `GradScaler` disables itself: its `state_dict()` is empty, so `state_dict()["scale"]` raises a
     `KeyError`. Most methods still work, with a scale of 1.
 
     ## Example

@@ -46,8 +46,8 @@ class GpuCount(Rule):
 
     ## Fix safety
     The fix is usually safe: with CUDA, the count is the same as before. If the program also checks whether the count is
-    0, the fix changes only the expressions that compute with the count. If a count of 0 always stops the program, the
-    fix usually removes the check and uses at least 1.
+    0, the fix changes only the uses that need at least 1. If a count of 0 always stops the program, the fix usually
+    removes the check and uses at least 1.
 
     The fix is unsafe if:
 
