@@ -191,7 +191,7 @@ class PathSettings(RuleSettings, total=False):
         force_exclude: whether to exclude files that match the patterns even if `paths` names them.
         respect_gitignore: whether to exclude files that git ignores; true by default.
         baseline: a file that `devicefix check --write-baseline` created. The findings in it are not reported.
-        config_files: whether to check YAML, JSON and TOML files, shell scripts and makefiles in folders as well.
+        config_files: whether to check YAML, JSON and TOML files, shell scripts and makefiles in folders, too.
         environment: whether to check requirements files and similar files in folders as well.
         docs: whether to check Python code blocks in Markdown and reStructuredText files in folders as well.
     """

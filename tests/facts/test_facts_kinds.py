@@ -153,6 +153,12 @@ def test_a_circle_of_bindings() -> None:
     assert kinds("q7 = 0\nfor i in x:\n    q7 = h(q7)\nf(q7)").unknown
 
 
+def test_a_value_for_a_part_of_an_array_is_no_element() -> None:
+    code = "def g(v):\n    v[v < 3, :] = 0\n    v[1:] = 0\n    q7 = v[2]\n    f(q7)"
+    assert not kinds(code).seen
+    assert kinds(code.replace("v[1:]", "v['n', 1]")).seen
+
+
 def test_three_answers() -> None:
     found = kinds("q7 = 0\nf(q7)")
     assert found.can_be(K.INDEX) is True

@@ -106,8 +106,10 @@ def _put_at(facts: Names, read: ast.expr) -> Iterator[ast.expr]:
     parent = parents.get(read)
     outer = parents.get(parent)
     match parent:
-        case ast.Subscript(value=value, ctx=ast.Store()) if value is read and isinstance(outer, ast.Assign):
-            yield outer.value
+        case ast.Subscript(value=value, slice=index, ctx=ast.Store()) if value is read:
+            parts = index.elts if isinstance(index, ast.Tuple) else [index]
+            if isinstance(outer, ast.Assign) and not any(isinstance(part, ast.Slice) for part in parts):
+                yield outer.value
         case ast.Attribute(attr=method) if (call := facts.tree.call_of(parent)) is not None:
             if method in _PUTS:
                 yield from call.args[-1:]
