@@ -103,7 +103,7 @@ class CudaAutocast(Rule):
     ## Fix safety
     The fix is safe if devicefix can tell that a float32 linear or convolutional layer gets a low-precision tensor,
     because such code fails on a CPU without the fix. Otherwise, the fix is unsafe: if everything is in float32, the
-    results on a CPU are more accurate without autocast. For the size of the difference, see [Low precision on a
+    results on a CPU are more accurate without autocast. For related measurements, see [Low precision on a
     CPU](https://devicefix.github.io/devicefix/simulation/#low-precision-on-a-cpu).
 
     The fix sets the dtype explicitly, because the default is float16 for CUDA and bfloat16 for a CPU. If the device is
