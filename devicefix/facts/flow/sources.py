@@ -21,7 +21,6 @@ from devicefix.facts.values import cpu, cuda_device, last_name
 
 _CALLS = 20  # of one function
 _BUDGET = 500  # expressions that one question looks at
-LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
 _OF_ITEMS = ("items", "values", "keys")
 _OF_ELEMENTS = ("enumerate", "zip", "list", "tuple", "sorted", "reversed", "next", "iter")
 
