@@ -13,7 +13,7 @@ from devicefix.facts.flow.sinks import takes_device
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.flow.tensors import FUNCTIONS
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import ITERATING, Scope, dotted
+from devicefix.facts.scopes import LOOPS, Scope, dotted
 from devicefix.facts.values import cpu, cuda_device, cuda_string, last_name, receiver, without_call
 
 _HOW = ~(How.OPTION | How.ARGUMENT)
@@ -136,6 +136,4 @@ def _of_call(facts: Facts, call: ast.Call, hops: int) -> list[_Shown]:
 
 def _is_looped(facts: Facts, node: ast.AST) -> bool:
     """Return whether a node is the variable of a loop, which makes several devices of one expression."""
-    return isinstance(node, ast.Name) and any(
-        isinstance(each.node, ITERATING) for each in facts.bindings(node)
-    )
+    return isinstance(node, ast.Name) and any(isinstance(each.node, LOOPS) for each in facts.bindings(node))
