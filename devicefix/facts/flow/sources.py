@@ -81,7 +81,6 @@ class Sources:
         self._steps = steps
         self._only_cuda = only_cuda
         self._dead: dict[ast.expr, int] = {}  # the steps behind an expression that lead to nothing sought
-        self._known_calls: dict[tuple[ast.AST, str], list[ast.expr]] = {}
 
     def of(self, node: ast.expr) -> Iterator[Source]:
         """Yield an expression and its sources, the nearest first."""
@@ -179,10 +178,7 @@ class Sources:
         if parameter.default is not None and How.DEFAULT in self._how:
             yield parameter.default
         if How.PASSED in self._how and isinstance(parameter.node, ast.arg):
-            key = function, parameter.node.arg
-            if key not in self._known_calls:
-                self._known_calls[key] = list(self._passed(function, parameter.node))
-            yield from self._known_calls[key]
+            yield from self._passed(function, parameter.node)
 
     def _passed(self, function: Function, parameter: ast.arg) -> Iterator[ast.expr]:
         name, (_, place) = described(self._facts.tree, function, parameter.arg)
