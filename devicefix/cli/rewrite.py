@@ -13,13 +13,13 @@ from devicefix.cli.errors import UNCHANGED, exit_status
 from devicefix.cli.help import GroupedCommand
 from devicefix.cli.inputs import check_paths
 from devicefix.cli.options import STDIN, common_folder, common_options, resolver_for, unsafe_option
-from devicefix.cli.verify import Limits, limit_options
+from devicefix.cli.verify import STATUSES, limit_options, show_report, verify_outcomes
 from devicefix.report import concise
 from devicefix.report.totals import Totals
+from devicefix.verify.commands import Limits
 
 if TYPE_CHECKING:
     from devicefix.config.resolver import Resolver
-    from devicefix.files import write as files
     from devicefix.model import Outcome
 
 
@@ -82,10 +82,11 @@ def rewrite(
         changes = changes_of(outcomes)
         check_changes(changes, require_clean)
         unwritten = set()
-        if command is not None:
-            write_if_verified(outcomes, changes, command, resolver, Limits(timeout, memory, steps))
-        else:
+        if command is None:
             unwritten = write_changes(changes)
+        elif changes:
+            verify_first(outcomes, command, resolver, Limits(timeout, memory), steps)
+            write_all(changes)
         failed += len(unwritten)
         outcomes = [outcome for outcome in outcomes if outcome.path not in unwritten]
     if in_place or piped:
@@ -117,33 +118,25 @@ def _check_usage(paths: tuple[Path, ...], in_place: bool, needing: dict[str, boo
             raise click.UsageError(f"{option} needs --in-place")
 
 
-def write_if_verified(
-    outcomes: list[Outcome], changes: list[files.Change], command: str, resolver: Resolver, limits: Limits
+def verify_first(
+    outcomes: list[Outcome], command: str, resolver: Resolver, limits: Limits, steps: int | None
 ) -> None:
-    """Write all changes if a command passes with them; otherwise write none and end the program.
+    """Run a command with the changes, and end the program if it does not pass.
 
     The command runs with the changes in memory, so that nothing has to be restored if it is interrupted.
 
     Args:
         outcomes: the rewritten files.
-        changes: the changes to write.
         command: a command line that starts Python.
         resolver: the settings of the rewrite.
         limits: the limits of the run.
-
-    Raises:
-        CommandError: the changes cannot be written.
+        steps: after how many optimizer steps it ends, None for no limit.
     """
-    from devicefix.cli.verify import STATUSES, show_report, verify_outcomes
-
-    if not changes:
-        return
-    report, passed = verify_outcomes(outcomes, command, resolver, limits)
+    report, passed = verify_outcomes(outcomes, command, resolver, limits, steps)
     show_report(report)
     if not passed:
         click.echo(UNCHANGED)
         click.get_current_context().exit(STATUSES[report.verdict.value])
-    write_all(changes)
 
 
 def print_findings(outcomes: Sequence[Outcome], resolver: Resolver, err: bool) -> None:

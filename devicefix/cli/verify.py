@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,6 +30,7 @@ from devicefix.cli.output import check_folder
 from devicefix.cli.program import Program, program_options
 from devicefix.config.printable import printable
 from devicefix.config.sizes import size
+from devicefix.verify.commands import Limits
 from devicefix.verify.runtime.profiles import PROFILES
 
 if TYPE_CHECKING:
@@ -59,20 +60,6 @@ options before SCRIPT. Everything after SCRIPT is passed to the program.
 Exit status: 0 if the program passes, 1 if it fails, 2 if devicefix cannot verify it ("trouble"), 3 if a
 limit ends the run first ("stopped").
 """
-
-
-class Limits(NamedTuple):
-    """The limits of a run.
-
-    Attributes:
-        timeout: in seconds.
-        memory: in bytes, None for no limit.
-        steps: the number of optimizer steps, None for no limit.
-    """
-
-    timeout: float
-    memory: int | None
-    steps: int | None
 
 
 def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
@@ -195,7 +182,6 @@ def verify(
     copies made only on CUDA.
     """
     check_packages("verify", "psutil")
-    from devicefix.verify.commands import Limits
     from devicefix.verify.runs import Task
 
     if coverage_file is not None:
@@ -261,7 +247,7 @@ def options_of_rewrite(ctx: click.Context, names: set[str]) -> list[str]:
 
 
 def verify_outcomes(
-    outcomes: Iterable[Outcome], command: str, resolver: Resolver, limits: Limits
+    outcomes: Iterable[Outcome], command: str, resolver: Resolver, limits: Limits, steps: int | None
 ) -> tuple[Report, bool]:
     """Run a command with the results of a rewrite, before they are written.
 
@@ -270,13 +256,13 @@ def verify_outcomes(
         command: a command line that starts Python.
         resolver: the settings of the rewrite.
         limits: the limits of the run.
+        steps: after how many optimizer steps it ends, None for no limit.
 
     Returns:
         The report, and whether the changes may be written: the run passed, or took the requested steps.
     """
     check_packages("verify", "psutil")
     from devicefix.files.discover import root_of
-    from devicefix.verify.commands import Limits
     from devicefix.verify.program import Rewritten
     from devicefix.verify.runs import Task
     from devicefix.verify.startup import shell_command
@@ -288,8 +274,8 @@ def verify_outcomes(
         folder=Path.cwd(),
         root=root,
         sources=(common_folder(Path(module.path) for module in rewritten), root),
-        limits=Limits(limits.timeout, limits.memory),
-        steps=limits.steps,
+        limits=limits,
+        steps=steps,
         explain=False,
     )
     report = run_task(task, resolver, rewritten)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 if sys.version_info >= (3, 11):
@@ -64,6 +65,11 @@ def parse(data: bytes) -> tuple[str, dict[str, Any]]:
         raise TomlError(_AT.sub("", message).removesuffix(_AT_END), position) from None
     except ValueError as problem:  # a number with too many digits
         raise TomlError(str(problem), (1, 1)) from None
+
+
+def beside(module: str) -> dict[str, Any]:
+    """Return the content of the TOML file that has the name of a module, given as its `__file__`."""
+    return parse(Path(module).with_suffix(".toml").read_bytes())[1]
 
 
 def position(text: str, keys: Sequence[str]) -> Position | None:

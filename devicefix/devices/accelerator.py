@@ -32,8 +32,8 @@ _ALIASES = (  # prefixes of other names of the same objects
     ("amp.autocast_mode.", "amp."),
     ("amp.grad_scaler.", "amp."),
 )
-_STREAM_MAKERS = ("Stream", "Event", "current_stream")
-_STREAMS = (*_STREAM_MAKERS, "stream", "default_stream", "set_stream", "ExternalStream", "StreamContext")
+STREAM_MAKERS = ("Stream", "Event", "current_stream")
+_STREAMS = (*STREAM_MAKERS, "stream", "default_stream", "set_stream", "ExternalStream", "StreamContext")
 _STREAM_METHODS = {
     "wait_stream", "wait_event", "record_stream", "record_event", "record", "wait", "synchronize", "query",
     "elapsed_time",
@@ -235,7 +235,7 @@ class Accelerator:
     @cached_property
     def _stream_names(self) -> frozenset[str]:
         """The variables and attributes that streams and events are assigned to."""
-        nodes = (node for node in self.facts.tree.nodes if self.reference(node) in _STREAM_MAKERS)
+        nodes = (node for node in self.facts.tree.nodes if self.reference(node) in STREAM_MAKERS)
         calls = filter(None, map(self.facts.tree.call_of, nodes))
         return frozenset(filter(None, (_path(self._target(call)) for call in calls)))
 

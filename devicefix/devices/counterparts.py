@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 from devicefix.config import toml
@@ -172,7 +171,7 @@ def _function(name: str, subject: str, row: dict[str, Any]) -> Function:
     return Function(name, subject, without, call, first, last, counterpart, devices, note)
 
 
-_, _TABLE = toml.parse(Path(__file__).with_suffix(".toml").read_bytes())
+_TABLE = toml.beside(__file__)
 # What the cell of a device is where a function has none.
 _ABSENT = _devices("xpu none, mps none, npu none, hpu unknown, musa none")
 DEVICES = tuple(_ABSENT)

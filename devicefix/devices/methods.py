@@ -11,14 +11,13 @@ from devicefix.devices.context import Context
 from devicefix.facts.flow.kinds import Kind
 from devicefix.facts.flow.kinds.library import SAME
 from devicefix.facts.flow.reaching import blocks_around, position, reaching
-from devicefix.facts.scopes import COMPREHENSIONS, Scope
+from devicefix.facts.scopes import COMPREHENSIONS, PERHAPS, Scope
 from devicefix.facts.values import last_name
 
 # What makes a storage: `x.untyped_storage()`, its name for `getattr`, `torch.ByteStorage(…)`.
 _STORAGE = re.compile(
     r"""[."'](untyped_|typed_)?storage\b|\b(Typed|Untyped|Float|Double|Half|BFloat16|Long|Int|Short|Char|Byte|Bool)Storage\b"""
 )
-_PERHAPS = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)
 _OWN = {Kind.MODULE, Kind.OBJECT}
 
 
@@ -74,7 +73,7 @@ def _shown(context: Context, receiver: ast.expr) -> Iterator[str]:
             case ast.Attribute(attr=name) as method if tree.call_of(method):
                 is_before = position(read) < end and id(tree.block(tree.statement(read))) in blocks
                 is_same = is_before and reaching(tree, read, bindings) == reaching(tree, receiver, bindings)
-                yield from [name] if is_same and not any(tree.around(read, *_PERHAPS)) else ()
+                yield from [name] if is_same and not any(tree.around(read, *PERHAPS)) else ()
 
 
 def shows_class(context: Context, site: ast.AST) -> bool:

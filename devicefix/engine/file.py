@@ -16,7 +16,7 @@ from devicefix.config.settings import Settings
 from devicefix.config.sizes import CODE
 from devicefix.engine.check import matters, skipped
 from devicefix.files.kinds import Kind, kind_of, language_of
-from devicefix.files.text import DecodeError, Source, parse, refuse_much
+from devicefix.files.text import UNREADABLE, Source, parse, refuse_much
 from devicefix.model import Finding, Result
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from devicefix.facts import Facts
     from devicefix.facts.project import Project, ProjectFile
     from devicefix.files.documents import Document
-
-UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 def check_file(data: bytes, path: str, settings: Settings, project: Project) -> Result:

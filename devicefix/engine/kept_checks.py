@@ -16,11 +16,11 @@ from devicefix.model import Finding
 
 STILL = "still needs CUDA"
 _REFUSAL = "DF701"
-_Found = tuple[ast.AST, Finding]
+Found = tuple[ast.AST, Finding]
 _STEPS = 4000  # nodes
 
 
-def with_checks(steps: Steps, found: list[_Found], failing: set[str]) -> Iterator[_Found]:
+def with_checks(steps: Steps, found: list[Found], failing: set[str]) -> Iterator[Found]:
     """Yield findings, without the safe fixes that remove a check before code that has no safe fix.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 from devicefix.devices.choose import OF_OTHERS
 from devicefix.devices.context import Context
-from devicefix.engine.kept_checks import after
+from devicefix.engine.kept_checks import Found, after
 from devicefix.facts.path_conditions import conditions_around
 from devicefix.facts.scopes import COMPREHENSIONS, FUNCTIONS
 from devicefix.model import Doubt, Finding
@@ -28,10 +28,9 @@ _MAY_NOT_RUN = (
     *FUNCTIONS,
     *COMPREHENSIONS,
 )
-_Found = tuple[ast.AST, Finding]
 
 
-def unless_others(context: Context, found: list[_Found]) -> Iterator[_Found]:
+def unless_others(context: Context, found: list[Found]) -> Iterator[Found]:
     """Yield findings; where another accelerator may do the same, a fix that asks for CUDA is unsafe or gone.
 
     Args:

@@ -11,7 +11,7 @@ from weakref import proxy
 
 from devicefix.engine.guarded_uses import GuardedUses
 from devicefix.engine.kept_checks import STILL
-from devicefix.facts.scopes import FUNCTIONS
+from devicefix.facts.scopes import FUNCTIONS, PERHAPS
 from devicefix.model import Finding
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _LIBRARY, _REFUSAL, _MOVE, _DEVICE_IDS = "DF902", "DF701", "DF102", "DF602"
 _GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph")
 _EVENTS = ("torch.cuda.Event", "torch.cuda.Stream")
-_PERHAPS = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)
 
 
 class Stops:
@@ -78,7 +77,7 @@ class Stops:
         elif finding.code == _MOVE and not finding.is_fixable(self._context.options.unsafe_fixes):
             self._guards[finding] = _DEVICE_IDS
         if finding in self._guards:
-            return not any(self._tree.around(node, *_PERHAPS))
+            return not any(self._tree.around(node, *PERHAPS))
         return finding.stops or (finding.fix is None and facts.call(node, *_GRAPHS))
 
     def _later(self, stop: ast.stmt) -> Iterator[list[ast.stmt]]:

@@ -12,6 +12,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)  # what binds a name to each element
+LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+PERHAPS = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)  # may not evaluate what is in them
 
 
 @dataclass(slots=True, eq=False)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from devicefix.facts.names import Names, option_names
 from devicefix.facts.texts import UNKNOWN_PART, text_of
 
+PROPERTIES = ("property", "cached_property")  # decorators of what is read like an attribute
 _CUDA = re.compile(r"cuda(?::(\d+))?\Z")
 _BACKEND = re.compile(r"torch\.distributed\.(?:distributed_c10d\.)?Backend\.([A-Z]+)")
 _CUDA_TEXT = re.compile(rf"cuda(?::?(\d+|{UNKNOWN_PART}|\$\{{[^{{}}]+\}}))?\Z")  # `cuda:${i}` of OmegaConf

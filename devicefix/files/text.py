@@ -27,6 +27,10 @@ class DecodeError(Exception):
     """The bytes cannot be decoded in the encoding that the file declares."""
 
 
+# What the bytes of a file that is not a module raise, when they are decoded and parsed.
+UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
+
+
 class TooMuchCode(ValueError):
     """Code whose facts may take all memory; the message says what to do."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from devicefix.config.printable import printable_json
 from devicefix.facts.comments import comment_line
-from devicefix.files.text import DecodeError, Source, parse
+from devicefix.files.text import UNREADABLE, Source, parse
 from devicefix.model import Finding, Fix, Replacement, Safety
 from devicefix.report.checked import Checked, File, absolute
 from devicefix.rewrite.preview import title
@@ -99,7 +99,7 @@ def _parsed(file: File) -> tuple[Source, ast.Module] | None:
     try:
         source = Source(file.data)
         return source, parse(source.text)
-    except (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return None  # not valid Python
 
 

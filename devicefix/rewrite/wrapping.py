@@ -259,11 +259,9 @@ class _Line:
     def _choices(self, start: int, end: int) -> list[_Part]:
         """Return the gaps in front of `if` and `else` in a part of the line that is a condition."""
         code = _outside(self._code[start:end])
-        found = (
-            []
-            if _LOOP.search(code) or _PARAMETERS.search(code)
-            else re.finditer(r"[ \t]+(?=(?:if|else)\b)", code)
-        )
+        if _LOOP.search(code) or _PARAMETERS.search(code):
+            return []
+        found = re.finditer(r"[ \t]+(?=(?:if|else)\b)", code)
         return [(start + match.start(), start + match.end()) for match in found]
 
     # -- columns and offsets --------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from devicefix.devices.accelerator import QUESTIONS
+from devicefix.devices.accelerator import QUESTIONS, STREAM_MAKERS
 from devicefix.devices.context import Context
 from devicefix.devices.counterparts import COUNTERPARTS, RAISES, TARGETS, Counterpart, written
 from devicefix.devices.device_types import OF_CUDA
@@ -22,7 +22,6 @@ from devicefix.rules.stream import CudaStream
 _SKIPPED = "other accelerators skip this code, so add code for them"
 _ELSE = "put it under `if torch.cuda.is_available():`, or use `torch.get_device_module(device)`"
 _UNGUARDED = ("stream", "device")  # the fix of the call has what a CPU needs
-_MAKERS = ("Stream", "Event", "current_stream")
 _PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel")
 
 
@@ -425,7 +424,7 @@ class CudaApi(Rule):
             return None  # a guard would skip it
         if counterpart.instead is not None:
             return self._guard(call, counterpart.instead)
-        if short in _MAKERS:
+        if short in STREAM_MAKERS:
             return self._streams.of_maker(call)
         return self._functions.fix(call, short)
 

@@ -14,7 +14,7 @@ from devicefix.config.resolver import Everywhere, Resolver
 from devicefix.config.settings import Settings
 from devicefix.facts import Facts
 from devicefix.facts.path_conditions import conditions_around
-from devicefix.files.text import DecodeError
+from devicefix.files.text import UNREADABLE
 from devicefix.model import Finding
 from devicefix.runner.run import check_files
 from devicefix.verify.cause import Tie
@@ -152,12 +152,7 @@ def _conditions(place: Location) -> Iterator[Location]:
     """Yield the lines of the conditions under which a line runs, the innermost first."""
     try:
         tree = Facts.read(Path(place.file).read_bytes()).tree
-    except (
-        OSError,
-        DecodeError,
-        SyntaxError,
-        ValueError,
-    ):  # a cell of a notebook, or a file that has changed
+    except (OSError, *UNREADABLE):  # a cell of a notebook, or a file that has changed
         return
     for node in tree.nodes_at([place.line]):
         if isinstance(node, ast.stmt):

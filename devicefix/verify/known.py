@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from devicefix.config import toml
@@ -30,7 +29,7 @@ class Known(NamedTuple):
 @cache
 def kinds(group: str) -> tuple[Known, ...]:
     """Return the kinds of errors of a group, such as "memory"."""
-    _, groups = toml.parse(Path(__file__).with_suffix(".toml").read_bytes())
+    groups = toml.beside(__file__)
     return tuple(
         Known(re.compile("|".join(kind["patterns"])), Cause(kind["cause"]), kind["evidence"], kind["advice"])
         for kind in groups[group]

@@ -13,7 +13,7 @@ from devicefix.facts.exports.export import of_facts
 from devicefix.facts.flow.kinds.parameters import argument_of
 from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
+from devicefix.facts.scopes import DEFINITIONS, Binding, Scope, dotted, with_defaults
 from devicefix.facts.tree import children, walk
 from devicefix.facts.values import last_name
 
@@ -24,7 +24,6 @@ _RUNNING = re.compile(r"(?:apply|i?map|starmap)(?:_async|_unordered)?|submit")
 _METHODS = ("set_start_method", "get_context", "start_processes", *_STARTING)
 _NAMED = re.compile(rf"\b(?:{'|'.join(_METHODS)})\b")
 _NOT_FORKING = {"spawn", "forkserver"}
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IN_WORKER = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__", "run")
 _OF_LOADER = {"dataset": 0, "collate_fn": 6, "worker_init_fn": 10}  # what its workers use
 _OF_MAIN = {"sampler", "batch_sampler"}  # what a loader uses itself
@@ -183,9 +182,9 @@ class Forks:
             has_bases = any(last_name(each) != "object" for each in node.bases)
             if has_bases or not makes or any(getattr(each, "name", "") in _IN_WORKER for each in node.body):
                 yield node, True
-        elif isinstance(node, _DEFINITIONS) and not makes:
+        elif isinstance(node, DEFINITIONS) and not makes:
             yield node, True
-        elif isinstance(node, _DEFINITIONS) and not binding.parameter:
+        elif isinstance(node, DEFINITIONS) and not binding.parameter:
             yield from ((value, is_run) for value in self._returned(node))
         elif not binding.parameter:
             yield from ((value, is_run) for value in chain(_values(binding), _values(node)))
@@ -254,7 +253,7 @@ def passed(facts: Facts, node: ast.expr, *, is_run: bool = False) -> Iterator[Na
 
 def _is_value(code: ast.AST) -> bool:
     """Return whether code is a value, and no definition."""
-    return not isinstance(code, (*_DEFINITIONS, ast.Lambda, ast.Module))
+    return not isinstance(code, (*DEFINITIONS, ast.Lambda, ast.Module))
 
 
 def _without_annotations(part: ast.AST) -> Iterator[ast.AST]:
@@ -263,7 +262,7 @@ def _without_annotations(part: ast.AST) -> Iterator[ast.AST]:
     for each in todo:  # which grows
         yield each
         below = children(each)
-        if isinstance(each, (ast.AnnAssign, ast.arg, ast.Call, *_DEFINITIONS)):
+        if isinstance(each, (ast.AnnAssign, ast.arg, ast.Call, *DEFINITIONS)):
             skipped = [getattr(each, "annotation", None), getattr(each, "returns", None)]
             skipped += [part for part in getattr(each, "keywords", ()) if part.arg in _OF_MAIN]
             if isinstance(each, ast.Call) and last_name(each.func) == "isinstance":

@@ -10,10 +10,10 @@ from functools import cache
 
 from devicefix.facts.flow.parameters import arguments_of
 from devicefix.facts.flow.sinks import takes_device
-from devicefix.facts.flow.sources import LOOPS, How, Sources
+from devicefix.facts.flow.sources import How, Sources
 from devicefix.facts.flow.tensors import FUNCTIONS
 from devicefix.facts.module import Facts
-from devicefix.facts.scopes import Scope, dotted
+from devicefix.facts.scopes import LOOPS, Scope, dotted
 from devicefix.facts.values import cpu, cuda_device, cuda_string, last_name, receiver, without_call
 
 _HOW = ~(How.OPTION | How.ARGUMENT)

@@ -21,7 +21,6 @@ from devicefix.facts.values import cpu, cuda_device, last_name
 
 _CALLS = 20  # of one function
 _BUDGET = 500  # expressions that one question looks at
-LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
 _OF_ITEMS = ("items", "values", "keys")
 _OF_ELEMENTS = ("enumerate", "zip", "list", "tuple", "sorted", "reversed", "next", "iter")
 
@@ -82,7 +81,6 @@ class Sources:
         self._steps = steps
         self._only_cuda = only_cuda
         self._dead: dict[ast.expr, int] = {}  # the steps behind an expression that lead to nothing sought
-        self._known_calls: dict[tuple[ast.AST, str], list[ast.expr]] = {}
 
     def of(self, node: ast.expr) -> Iterator[Source]:
         """Yield an expression and its sources, the nearest first."""
@@ -180,10 +178,7 @@ class Sources:
         if parameter.default is not None and How.DEFAULT in self._how:
             yield parameter.default
         if How.PASSED in self._how and isinstance(parameter.node, ast.arg):
-            key = function, parameter.node.arg
-            if key not in self._known_calls:
-                self._known_calls[key] = list(self._passed(function, parameter.node))
-            yield from self._known_calls[key]
+            yield from self._passed(function, parameter.node)
 
     def _passed(self, function: Function, parameter: ast.arg) -> Iterator[ast.expr]:
         name, (_, place) = described(self._facts.tree, function, parameter.arg)

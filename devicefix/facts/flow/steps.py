@@ -9,13 +9,12 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from devicefix.facts.flow.kinds.bindings import PROPERTIES
 from devicefix.facts.flow.kinds.objects import fields_of, methods_of, names_of_fields
 from devicefix.facts.flow.parameters import CALLED, Function, Place, positional
 from devicefix.facts.flow.sinks import is_of_tensor
 from devicefix.facts.module import Facts
 from devicefix.facts.scopes import Binding, Scope, dotted, with_defaults
-from devicefix.facts.values import last_name
+from devicefix.facts.values import PROPERTIES, last_name
 
 # The containers around a value, the outer one first: each by the value's key or position, empty if any.
 Layers = tuple[str, ...]

@@ -12,13 +12,12 @@ from devicefix.facts.flow.reaching import blocks_around, position
 from devicefix.facts.flow.sinks import load_location, takes_device
 from devicefix.facts.module import Facts
 from devicefix.facts.refused_devices import is_name_of
-from devicefix.facts.scopes import Scope, dotted
+from devicefix.facts.scopes import LEAVING, Scope, dotted
 from devicefix.facts.texts import text_of
 from devicefix.facts.values import cuda_string, device_name, last_name
 
 _ARITHMETIC = (ast.BinOp, ast.UnaryOp, ast.AugAssign)
 _IS = (ast.Is, ast.IsNot)
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 # The methods of texts that take the number of a device, or ask for it, with what they look for.
 _PARTS = dict.fromkeys(("split", "rsplit", "partition", "rpartition", "startswith", "endswith"), ":")
@@ -187,7 +186,7 @@ def _is_left(facts: Facts, node: ast.expr, device: ast.expr) -> bool:
     blocks = blocks_around(facts.tree, facts.tree.statement(node))
     checks = (each for block in blocks for each in block if isinstance(each, ast.If))
     before = (each for each in checks if position(each) < position(node))
-    return any(isinstance(each.body[-1], _LEAVING) and _asks(each.test, path) for each in before)
+    return any(isinstance(each.body[-1], LEAVING) and _asks(each.test, path) for each in before)
 
 
 def _lost(values: Forwards, followed: Followed) -> Iterator[ast.expr]:

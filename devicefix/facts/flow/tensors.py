@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from devicefix.config import toml
 
-_, _TABLE = toml.parse(Path(__file__).with_suffix(".toml").read_bytes())
+_TABLE = toml.beside(__file__)
 
 ATTRIBUTES, METHODS, FUNCTIONS = (
     {use: tuple(names) for use, names in _TABLE[kind].items()}

@@ -19,7 +19,7 @@ from devicefix.facts.names import Names
 from devicefix.facts.refusals import Refusals
 from devicefix.facts.scopes import Binding, Function, Scope, dotted
 from devicefix.facts.texts import text_of
-from devicefix.facts.values import backend_name, device_named, device_type, last_name
+from devicefix.facts.values import PROPERTIES, backend_name, device_named, device_type, last_name
 
 Answer = TypeVar("Answer")
 
@@ -29,7 +29,6 @@ _BACKENDS_IN_USE = tuple(
     f"{module}.get_backend"
     for module in ("torch.distributed", "torch.distributed.distributed_c10d", "deepspeed.comm")
 )
-_PROPERTIES = ("property", "cached_property")
 _EQUALITIES = (ast.Eq, ast.NotEq)
 # What takes names of the module itself by texts.
 _TAKES_NAMES = re.compile(
@@ -183,7 +182,7 @@ class Conditions(ABC):
         own = found[0].node if len(found) == 1 else None
         return (
             isinstance(own, ast.FunctionDef)
-            and [last_name(each) in _PROPERTIES for each in own.decorator_list] == [True]
+            and [last_name(each) in PROPERTIES for each in own.decorator_list] == [True]
             and self._never_true(own)
         )
 

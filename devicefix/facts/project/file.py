@@ -14,7 +14,7 @@ from devicefix.facts.exports.classes import bases_of
 from devicefix.facts.exports.imports import imports_in
 from devicefix.facts.module import Facts
 from devicefix.facts.prefilter import may_matter, names_in
-from devicefix.files.text import DecodeError
+from devicefix.files.text import UNREADABLE
 
 Value = TypeVar("Value")
 
@@ -28,7 +28,6 @@ _WITH_NUMBER = (b"rank", b"RANK", b"gpu", b"cuda")
 _FUNCTION = re.compile(rb"def[ \t]+(\w+)")
 _CLASS = re.compile(rb"class[ \t]+(\w+)")
 _BOUND = re.compile(rb"\n(\w+)[ \t]*(?::[^\n=]*)?=")
-_UNREADABLE = (DecodeError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 class ProjectFile:
@@ -187,7 +186,7 @@ class Trees:
         if file.tree is None and not file.is_broken:
             try:
                 file.tree = Facts.read(file.data)
-            except _UNREADABLE:
+            except UNREADABLE:
                 file.is_broken = True
                 return None
             self._keep(file)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from devicefix.config import toml
 from devicefix.rules.environment.names import normalized
@@ -25,7 +24,7 @@ class Package:
     installs: bool = False
 
 
-_, _TABLE = toml.parse(Path(__file__).with_suffix(".toml").read_bytes())
+_TABLE = toml.beside(__file__)
 _PACKAGES = [(re.compile("|".join(about.pop("names"))), Package(**about)) for about in _TABLE["packages"]]
 
 # The packages of PyTorch whose builds for a CUDA version have it in their local version, such as `2.0.1+cu118`.

@@ -32,7 +32,6 @@ class EventStatements:
         self.facts = context.facts
         self._is_known = is_known
         self._method_of = method_of
-        self._makes: dict[ast.stmt, bool] = {}
 
     def making(self, maker: ast.expr) -> ast.Assign | None:
         """Return the statement that makes a stream or event, if the guard of a statement beside it serves both.
@@ -60,11 +59,6 @@ class EventStatements:
         return False
 
     def _is_making(self, statement: ast.Assign) -> bool:
-        if statement not in self._makes:
-            self._makes[statement] = self._may_be_skipped(statement)
-        return self._makes[statement]
-
-    def _may_be_skipped(self, statement: ast.Assign) -> bool:
         """Return whether an assignment only makes streams or events that are only used with CUDA."""
         match statement:
             case ast.Assign(targets=[ast.Name() as name], value=value):

@@ -58,10 +58,8 @@ class GuardedMoves:
         receiver = self._moved_by(node.body)
         if type(receiver) is not type(node.orelse) or self.facts.is_guarded(node):
             return None
-        is_same, optional = (
-            ast.unparse(receiver) == ast.unparse(node.orelse),
-            self.devices.accelerator is None,
-        )
+        is_same = ast.unparse(receiver) == ast.unparse(node.orelse)
+        optional = self.devices.accelerator is None
         use = self._device(node, node.test, optional=optional) if is_same else None
         if use is None:
             return None

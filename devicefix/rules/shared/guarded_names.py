@@ -9,12 +9,11 @@ from itertools import chain
 from devicefix.facts import Binding, Facts, Scope
 from devicefix.facts.flow.reaching import blocks_around
 from devicefix.facts.path_conditions import branches, conditions_around, conditions_on
-from devicefix.facts.scopes import bound_names
+from devicefix.facts.scopes import LEAVING, bound_names
 from devicefix.facts.values import is_constant
 
 _OTHERS = 20  # bindings that follow; the uses between more of them are not told apart
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
 class GuardedNames:
@@ -114,7 +113,7 @@ class GuardedNames:
 
     def _leaves(self, block: list[ast.stmt]) -> bool:
         """Return whether what follows the statement around a block does not run after the block."""
-        return isinstance(block[-1] if block else None, _LEAVING) or self.facts.guards.refusals.refuses(block)
+        return isinstance(block[-1] if block else None, LEAVING) or self.facts.guards.refusals.refuses(block)
 
 
 def _unasked(facts: Facts, bindings: Sequence[Binding]) -> Sequence[Binding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from devicefix.config import toml
@@ -64,7 +63,7 @@ def _with_tuples(about: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in about.items()}
 
 
-_, _FACTS = toml.parse(Path(__file__).with_suffix(".toml").read_bytes())
+_FACTS = toml.beside(__file__)
 
 # By module, or by what is imported from one.
 LIBRARIES = {

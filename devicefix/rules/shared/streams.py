@@ -51,7 +51,6 @@ class Streams:
         self.context = context
         self.facts = context.facts
         self.uses = context.forwards
-        self._times: dict[ast.Call, str | None] = {}
         self._guarded: set[ast.AST] = set()  # what a fix puts under a guard
         this: Streams = proxy(self)  # we hold them: a circle would keep the tree until it is collected
         self._statements = EventStatements(
@@ -278,15 +277,13 @@ class Streams:
 
     def _time(self, call: ast.Call) -> str | None:
         """Return the code of a time without CUDA, None where no value serves all its uses."""
-        if call not in self._times:
-            found = of_number(self.uses, call)
-            needs = needs_of(self.uses, found)
-            compared, divides = Use.ORDERED in needs, Use.DIVISOR in needs
-            leaves = not divides and any(map(self._leaves, found.uses)) and not self._divides
-            logs = leaves and any(self.facts.call(n, "math.log") for n in self.facts.tree.nodes_with("log("))
-            none = (compared and divides) or logs or Use.DEMANDED in needs
-            self._times[call] = None if none else "0.0" if compared or leaves else _NAN
-        return self._times[call]
+        found = of_number(self.uses, call)
+        needs = needs_of(self.uses, found)
+        compared, divides = Use.ORDERED in needs, Use.DIVISOR in needs
+        leaves = not divides and any(map(self._leaves, found.uses)) and not self._divides
+        logs = leaves and any(self.facts.call(n, "math.log") for n in self.facts.tree.nodes_with("log("))
+        none = (compared and divides) or logs or Use.DEMANDED in needs
+        return None if none else "0.0" if compared or leaves else _NAN
 
     def _leaves(self, node: ast.expr) -> bool:
         """Return whether a time goes where its uses are not followed: into a collection, or another function."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from devicefix.config import toml
 from devicefix.devices.counterparts import RAISES, TARGETS
 
-_, _FACTS = toml.parse(Path(__file__).with_suffix(".toml").read_bytes())
+_FACTS = toml.beside(__file__)
 
 CAPTURABLE = tuple(_FACTS["capturable"])
 # The functions that raise an error without an accelerator. (`device_index` raises one only if it is entered, and not

@@ -11,11 +11,9 @@ from devicefix.facts.flow.kinds.library import OF_TENSORS, OPTIONS, SAME, of_ref
 from devicefix.facts.flow.kinds.objects import Objects
 from devicefix.facts.flow.kinds.parameters import Parameters
 from devicefix.facts.flow.reaching import BINDINGS, blocks_around, position, reaching
-from devicefix.facts.scopes import Binding, Function, dotted
-from devicefix.facts.values import last_name
+from devicefix.facts.scopes import LOOPS, Binding, Function, dotted
+from devicefix.facts.values import PROPERTIES, last_name
 
-_LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
-PROPERTIES = ("property", "cached_property")
 _ONLY_WITH_CUDA = NUMBERS | {Kind.CUDA}
 
 
@@ -216,7 +214,7 @@ class Bindings(Parameters, Objects):
     def _item_of_loop(self, node: ast.expr, index: ast.expr, depth: int) -> Kinds:
         """Return the kinds of an item of what a loop binds to a name: by its key, or any of a list."""
         bindings = self._facts.tree.bound(node)
-        loops = [each.node for each in bindings if isinstance(each.node, _LOOPS)]
+        loops = [each.node for each in bindings if isinstance(each.node, LOOPS)]
         collections = [self._facts.value(loop.iter) or loop.iter for loop in loops[:BINDINGS]]
         if not isinstance(index, ast.Constant) or not isinstance(index.value, str):
             return union(self._parts(each, depth - 1) for each in collections)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from devicefix.facts.flow.kinds.bindings import Bindings
 from devicefix.facts.flow.kinds.calls import YIELDED, Calls, results
 from devicefix.facts.flow.kinds.inference import DEPTH
-from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds, union
+from devicefix.facts.flow.kinds.kind import NUMBERS, UNKNOWN, Kind, Kinds, union
 from devicefix.facts.flow.kinds.library import WRAPPERS, of_constant
 from devicefix.facts.flow.kinds.objects import put_into
 from devicefix.facts.flow.reaching import BINDINGS
@@ -90,13 +90,12 @@ class KindsOf(Calls, Bindings):
         for kinds in (left, right):
             if kinds.are({Kind.TENSOR}):
                 return kinds
-        numbers = {Kind.INDEX, Kind.COUNT}
         text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
         may_be_number = not (text or left.can_be(Kind.STRING)) and left.can_be(Kind.TENSOR) is not True
-        if isinstance(node.op, ast.Mod) and right.are(numbers) and may_be_number:
+        if isinstance(node.op, ast.Mod) and right.are(NUMBERS) and may_be_number:
             return Kinds({Kind.INDEX: node})  # of what is not an int, it would be no device on CUDA either
         integral = isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod))
-        if integral and left.shown(numbers) and right.shown(numbers):
+        if integral and left.shown(NUMBERS) and right.shown(NUMBERS):
             return Kinds({Kind.INDEX: node}, open=left.open or right.open)
         return UNKNOWN
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 from devicefix.config import toml
 from devicefix.facts.flow.kinds.kind import UNKNOWN, Kind, Kinds
 
-_, _TABLE = toml.parse(Path(__file__).with_suffix(".toml").read_bytes())
+_TABLE = toml.beside(__file__)
 
 OF_CALLS, OF_ANNOTATIONS = (
     {name: Kind[kind] for kind, names in _TABLE[table].items() for name in names}

@@ -15,10 +15,8 @@ from devicefix.verify.runtime.machine.checks import common_place
 from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import HOST, device, pin, place_of, put, put_new
 from devicefix.verify.runtime.machine.state import CPU, Machine
-from devicefix.verify.runtime.machine.tensors import Tensors, check_given, method, move, overridable
+from devicefix.verify.runtime.machine.tensors import BASE, Tensors, check_given, method, move, overridable
 from devicefix.verify.runtime.names import names
-
-_BASE: Any = torch._C.TensorBase
 
 
 def install(machine: Machine, patches: Patches) -> None:
@@ -39,7 +37,7 @@ def install(machine: Machine, patches: Patches) -> None:
         original = getattr(torch, name)
         patches.set(torch, name, _named(making.creating(original, is_like=True), original))
     for name in names("making", "new"):
-        made = making.creating(getattr(_BASE, name), is_like=True)
+        made = making.creating(getattr(BASE, name), is_like=True)
         patches.set(torch.Tensor, name, overridable(name, made))
     for name, function in sparse.items():
         patches.set(torch, name, _named(making.of_parts(function), function))
@@ -48,7 +46,7 @@ def install(machine: Machine, patches: Patches) -> None:
     patches.set(torch.Tensor, "new_tensor", overridable("new_tensor", making.new_tensor))
     patches.set(torch.Tensor, "__new__", method(making.legacy))
     patches.set(torch.Tensor, "as_subclass", as_subclass)
-    wrap = staticmethod(making.wrapper(_BASE._make_wrapper_subclass))
+    wrap = staticmethod(making.wrapper(BASE._make_wrapper_subclass))
     patches.set(torch.Tensor, "_make_wrapper_subclass", wrap)
     patches.set(torch._VF, "_pad_packed_sequence", _padded(torch._VF._pad_packed_sequence))
     _install_types(machine, patches)
@@ -77,15 +75,15 @@ def _padded(original: Callable[..., Any]) -> Callable[..., Any]:
 def new_tensor(cls: Any, *args: Any, **kwargs: Any) -> Any:
     """Replace `torch.Tensor.__new__` where a mode watches the operations, which breaks it for subclasses."""
     if cls is torch.Tensor:
-        return _BASE.__new__(cls, *args, **kwargs)
+        return BASE.__new__(cls, *args, **kwargs)
     with torch._C._DisableTorchDispatch():
-        return _BASE.__new__(cls, *args, **kwargs)
+        return BASE.__new__(cls, *args, **kwargs)
 
 
 def as_subclass(tensor: torch.Tensor, cls: Any) -> Any:
     """Replace `Tensor.as_subclass`, which a mode breaks before torch 2.6."""
     with torch._C._DisableTorchDispatch():
-        return _BASE.as_subclass(tensor, cls)
+        return BASE.as_subclass(tensor, cls)
 
 
 class Making:

@@ -13,11 +13,11 @@ from devicefix.verify.runtime.machine.patches import Patches
 from devicefix.verify.runtime.machine.places import FREE, HOST, device, is_pinned, pin, place_of, put
 from devicefix.verify.runtime.machine.state import Machine
 
-_BASE: Any = torch._C.TensorBase
-_device = _BASE.device.__get__
-_to = _BASE.to
-_type = _BASE.type
-_numpy = _BASE.numpy
+BASE: Any = torch._C.TensorBase
+_device = BASE.device.__get__
+_to = BASE.to
+_type = BASE.type
+_numpy = BASE.numpy
 _copy = torch.ops.aten._to_copy.default
 # The types of Python that torch takes for dtypes.
 _OF_PYTHON: dict[Any, torch.dtype] = {
@@ -169,8 +169,8 @@ class Tensors:
         return {
             "device": property(self._device),
             f"is_{kind}": property(lambda x: self.place(x) >= 0),
-            "is_cpu": property(lambda x: self.place(x) == HOST and _BASE.is_cpu.__get__(x)),
-            "grad": property(_BASE.grad.__get__, self._set_grad, _BASE.grad.__delete__),
+            "is_cpu": property(lambda x: self.place(x) == HOST and BASE.is_cpu.__get__(x)),
+            "grad": property(BASE.grad.__get__, self._set_grad, BASE.grad.__delete__),
             "get_device": lambda x: max(self.place(x), HOST),
             "cpu": lambda x, memory_format=None: self._move(x, HOST, memory_format=memory_format),
             "to": method(self._to),
@@ -181,7 +181,7 @@ class Tensors:
             "pin_memory": method(self._pin),
             "is_pinned": lambda x, *_, **__: is_pinned(x),
             "record_stream": method(self._record_stream),
-            **({kind: method(self._gpu)} if hasattr(_BASE, kind) or self._machine.profile.custom else {}),
+            **({kind: method(self._gpu)} if hasattr(BASE, kind) or self._machine.profile.custom else {}),
         }
 
     def place(self, tensor: torch.Tensor) -> int:
@@ -272,7 +272,7 @@ class Tensors:
     def _new(self, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         asked = kwargs.pop("device", None)
         place = self.place(tensor) if asked is None else self._machine.index(asked)
-        made = _BASE.new(tensor, *args, **kwargs)
+        made = BASE.new(tensor, *args, **kwargs)
         if not check_given(args, place):
             put(made, place)
         return made
@@ -297,7 +297,7 @@ class Tensors:
                 put(grad, here)
             elif here not in (there, FREE):
                 raise _other_gradient(device(here), device(there))
-        _BASE.grad.__set__(tensor, grad)
+        BASE.grad.__set__(tensor, grad)
 
 
 def _other_gradient(wanted: torch.device, given: torch.device) -> RuntimeError:
