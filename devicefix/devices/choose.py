@@ -230,7 +230,7 @@ class Devices:
             site: The node that needs it. If only CUDA supports something in it, the test is for CUDA. If MPS
                 lacks something in it, the test is for any other accelerator.
             of_cuda: Whether the test is for CUDA in any case.
-            pins: Whether the code pins memory, which fails on MPS.
+            pins: Whether the code fails on MPS, as pinning memory does.
         """
         if of_cuda or (self.accelerator and self.accelerator.only_cuda(site) is not None):
             return self._is_available(site, "cuda")

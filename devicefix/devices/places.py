@@ -32,7 +32,7 @@ _NOT_STARTING = (
     "torch.cuda.memory.change_current_allocator",
 )  # fmt: skip
 # Why not to ask for CUDA at a place.
-_FORKED = "the check during import may break CUDA in processes that the program forks"
+_FORKED = "the fix checks for a GPU at module level, which may break CUDA in processes that the program forks"
 _FORKED_BELOW = "the fix checks for a GPU before the program forks processes, which may break CUDA in them"
 _SETS_LATE = "the fix checks for a GPU before the program sets `CUDA_VISIBLE_DEVICES`, which is then ignored"
 TOO_EARLY = (_FORKED, _FORKED_BELOW, _SETS_LATE)  # a run on one machine does not show whether they matter

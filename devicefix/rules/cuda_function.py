@@ -843,6 +843,35 @@ class CudaFunction(Rule):
                 rng.graphsafe_set_state(state)
             """,
         ),
+        Example(
+            "the current device for an object that uses it several times",
+            before="""
+                import torch
+
+
+                class Buffers:
+                    def __init__(self, where):
+                        self.device = where
+                        self.x = torch.ones(2, device=self.device)
+                        self.y = torch.ones(2).to(self.device)
+
+
+                Buffers(torch.cuda.current_device())
+            """,
+            after="""
+                import torch
+
+
+                class Buffers:
+                    def __init__(self, where):
+                        self.device = where
+                        self.x = torch.ones(2, device=self.device)
+                        self.y = torch.ones(2).to(self.device)
+
+
+                Buffers(torch.cuda.current_device() if torch.cuda.is_available() else "cpu")
+            """,
+        ),
     )
     VALID = (
         Example(

@@ -205,7 +205,9 @@ class ShardedParameters(Rule):
         for on in (source.node for source in sources if is_constant(source.node, True)):
             message = f"`sync_module_states=True` {_NEEDS}"
             why = f"without {self._wanted}, processes may start with different weights"
-            yield self.finding(on, message, self.context.replace(on, self.devices.available(on), why))
+            yield self.finding(
+                on, message, self.context.replace(on, self.devices.available(on, pins=True), why)
+            )
 
     def _offloaded(self, call: ast.Call, option: str, default: bool) -> Iterator[Finding]:
         """Yield the finding of an option that is on, with the fix that makes it depend on CUDA."""

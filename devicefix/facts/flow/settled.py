@@ -182,7 +182,7 @@ def counts(values: Forwards, node: ast.expr) -> bool:
     return is_number(values.facts, node) or Use.COMPARED in need_of(values, node)
 
 
-def is_settled(values: Forwards, value: ast.expr, *, literals: bool = True) -> bool:
+def is_settled(values: Forwards, value: ast.expr, *, passed: bool = True) -> bool:
     """Return whether a value is no number of a GPU without CUDA, once what it comes from is fixed.
 
     All its sources are known, in this file and in others. Each is no number, or one whose fix is the CPU:
@@ -191,18 +191,18 @@ def is_settled(values: Forwards, value: ast.expr, *, literals: bool = True) -> b
     Args:
         values: where the values of the module go.
         value: the expression.
-        literals: whether literal arguments of the module have fixes.
+        passed: whether arguments of the module's calls have fixes.
     """
     todo = [value]
     for node in todo:  # which grows
-        sources = [] if values.facts.is_guarded(node) else _sources(values, node, literals)
+        sources = [] if values.facts.is_guarded(node) else _sources(values, node, passed)
         if sources is None or len(todo) > _BUDGET:
             return False
         todo += [each for each in sources if each not in todo]
     return True
 
 
-def _sources(values: Forwards, node: ast.expr, literals: bool) -> Sequence[ast.expr] | None:
+def _sources(values: Forwards, node: ast.expr, passed: bool) -> Sequence[ast.expr] | None:
     """Return what a value comes from in one step: nothing if it is no number, None if that isn't known."""
     facts, kinds = values.facts, values.facts.kinds.of(node)
     parent = facts.tree.parents.get(node)
@@ -213,7 +213,7 @@ def _sources(values: Forwards, node: ast.expr, literals: bool) -> Sequence[ast.e
             return [] if becomes_cpu(values, node) else None
         case ast.Attribute(attr="device", value=ast.Call(func=ast.Name("next"))):  # of a module's parameters
             return []
-        case ast.Constant() if literals and integer(node) and isinstance(parent, ast.keyword):
+        case ast.Constant() if passed and integer(node) and isinstance(parent, ast.keyword):
             fixed = device_name(parent.arg or "") and not facts.serves_others
             return [] if fixed and moves_number(facts, node) else None
         case ast.Name() | ast.Attribute() if kinds.seen and facts.resolve(node) is None:
@@ -221,7 +221,7 @@ def _sources(values: Forwards, node: ast.expr, literals: bool) -> Sequence[ast.e
                 return []
             variable = values.variable(node)
             is_number = not NUMBERS.isdisjoint(kinds.seen)
-            bound = [_bound(values, each, is_number) for each in variable.bindings]
+            bound = [_bound(values, each, is_number, passed) for each in variable.bindings]
             heirs = variable.attribute and facts.others.is_read_elsewhere(f"super.{variable.name}")
             if bound and None not in bound and not heirs and variable.elsewhere[:1] != ".":
                 return [value for each in bound for value in each or ()]
@@ -234,7 +234,7 @@ def is_other_device(facts: Facts, value: ast.expr) -> bool:
     return bool(kinds.can_be(Kind.CPU) or kinds.can_be(Kind.DEVICE)) or (is_attribute and not kinds.seen)
 
 
-def _bound(values: Forwards, binding: Binding, is_number: bool) -> Sequence[ast.expr] | None:
+def _bound(values: Forwards, binding: Binding, is_number: bool, passed: bool) -> Sequence[ast.expr] | None:
     """Return what a variable is bound to: all that a parameter gets in the module.
 
     None if it isn't known, or a number in other files.
@@ -258,7 +258,7 @@ def _bound(values: Forwards, binding: Binding, is_number: bool) -> Sequence[ast.
     shown = any(not NUMBERS.isdisjoint(facts.kinds.of(each).seen) for each in found)
     if is_number and not shown and not facts.others.passed(name, *place):
         return None  # nothing shows where it comes from
-    return [each for each in found if not has_own_fix(values, each)]
+    return [each for each in found if not (passed and has_own_fix(values, each))]
 
 
 def arguments(calls: Sequence[ast.expr], parameter: str, position: int) -> list[ast.expr] | None:
@@ -321,7 +321,7 @@ def _only_moves(facts: Facts, _module: Scope, target: ast.Name | ast.Attribute, 
     if not variable.attribute:
         return kinds.are(NUMBERS) and "." not in variable.elsewhere and not values.is_shared(variable)
     several = sum(dotted(read) == dotted(target) for read in devices) > 1 == len(variable.bindings)
-    needed = several and not facts.serves_others and not is_settled(values, number, literals=False)
+    needed = several and not facts.serves_others and not is_settled(values, number, passed=False)
     return needed and _is_private(values, target, variable.name)
 
 
