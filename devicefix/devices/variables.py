@@ -96,4 +96,4 @@ def is_never_none(facts: Facts, target: ast.expr) -> bool:
 def name_of_device(variable: str) -> str:
     """Return a name for the device of a variable: `rank_device` for `rank`, `gpu_device` for `gpu_id`."""
     stem = _NUMBERED.sub("", variable)
-    return "target_device" if not stem or "device" in stem else f"{stem}_device"
+    return f"{stem}_device" if stem.isidentifier() and "device" not in stem else "target_device"

@@ -340,6 +340,27 @@ class DeviceArgument(Rule):
             """,
             unsafe=True,
         ),
+        Example(
+            "a number for functions that are not known, several times",
+            before="""
+                import torch
+
+
+                def load(a, b):
+                    first = a(device=0)
+                    return first, b(device=0)
+            """,
+            after="""
+                import torch
+
+
+                def load(a, b):
+                    target_device = 0 if torch.cuda.is_available() else "cpu"
+                    first = a(device=target_device)
+                    return first, b(device=target_device)
+            """,
+            unsafe=True,
+        ),
     )
     VALID = (
         Example(

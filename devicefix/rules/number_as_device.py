@@ -168,6 +168,22 @@ class NumberAsDevice(Rule):
     )
     VALID = (
         Example(
+            "an attribute that a function sets, which no class shows to be a method",
+            """
+                import torch
+
+
+                class Net(torch.nn.Module):
+                    def load(self, path):
+                        self.x = self.x.to(self.rank)
+                        return torch.load(path, map_location=self.rank)
+
+
+                def choose(self, rank):
+                    self.rank = rank % max(torch.cuda.device_count(), 1)
+            """,
+        ),
+        Example(
             "an attribute that is used as a number, too",
             """
                 import torch

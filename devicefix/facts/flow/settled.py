@@ -351,7 +351,9 @@ def _takes_either(facts: Facts, read: ast.expr) -> bool:
 def _is_private(values: Forwards, target: ast.expr, name: str) -> bool:
     """Return whether only the class, and its heirs, use an attribute of their objects."""
     facts, tree = values.facts, values.tree
-    owner = next(tree.around(target, ast.ClassDef))
+    owner = next(tree.around(target, ast.ClassDef), None)
+    if owner is None:
+        return False  # a function that becomes a method
     classes = [each for each in tree.scopes if isinstance(each, ast.ClassDef) and related(facts, owner, each)]
     imported = (facts.resolve(base) or "torch." for each in classes for base in each.bases)
     heirs = [each.name for each in classes if owner.name in family(facts, each)]
