@@ -346,18 +346,18 @@ class DeviceArgument(Rule):
                 import torch
 
 
-                def load(a, b):
-                    first = a(device=0)
-                    return first, b(device=0)
+                def load():
+                    first = one(device=0)
+                    return first, other(device=0)
             """,
             after="""
                 import torch
 
 
-                def load(a, b):
+                def load():
                     target_device = 0 if torch.cuda.is_available() else "cpu"
-                    first = a(device=target_device)
-                    return first, b(device=target_device)
+                    first = one(device=target_device)
+                    return first, other(device=target_device)
             """,
             unsafe=True,
         ),
