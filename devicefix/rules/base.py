@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
 from textwrap import dedent
@@ -19,6 +20,7 @@ from devicefix.model import Finding, Fix
 
 Visit = Callable[[ast.AST], Iterator[Finding]]
 
+_BREAK = re.compile(r"\s*[\r\n]\s*")  # in code that a message quotes
 _CLASSES = [each for each in vars(ast).values() if isinstance(each, type)]
 _STATEMENTS = tuple(each for each in _CLASSES if issubclass(each, ast.stmt) and each._fields)
 
@@ -183,7 +185,7 @@ class Rule:
             unless: why this finding has no fix. Use it if other findings with the same message have one.
         """
         start, end = self.context.source.span(node)
-        message += f" (unsafe: {fix.why})" if fix and fix.why else ""
+        message = _BREAK.sub(" ", message) + (f" (unsafe: {fix.why})" if fix and fix.why else "")
         places = *self.context.source.position(start), *self.context.source.position(end)
         found = Finding(self.code, message, *places, fix)
         merged = self.facts.once(merged_devices, self.facts.tree.root) if fix is not None else {}

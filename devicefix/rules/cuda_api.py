@@ -271,6 +271,25 @@ class CudaApi(Rule):
                 wait = torch.cuda.synchronize
             """,
         ),
+        Example(
+            "a check for CUDA around patterns, which are compared",
+            before="""
+                import torch
+
+                if torch.cuda.is_available():
+                    match kind:
+                        case "cuda":
+                            torch.cuda.synchronize()
+            """,
+            after="""
+                import torch
+
+                if torch.accelerator.is_available():
+                    match kind:
+                        case "cuda":
+                            torch.accelerator.synchronize()
+            """,
+        ),
     )
     VALID = (
         Example(

@@ -25,8 +25,8 @@ class CudaRequired(Rule):
     Finds code that stops the program without CUDA, such as `assert torch.cuda.is_available()`, a branch that raises an
     error or exits, or a call to a function that ends the program.
 
-    The rule ignores checks of what the user requested, as in `args.device == "cuda" and not torch.cuda.is_available()`,
-    and usually checks whose error the same function catches.
+    The rule ignores checks of explicit requests, as in `args.device == "cuda" and not torch.cuda.is_available()`, and
+    checks whose error leads to the CPU's own code.
 
     ## Why it matters
     With CUDA, the check has no effect. Without CUDA, it stops even a program that could run on a CPU.

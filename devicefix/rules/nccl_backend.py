@@ -36,13 +36,13 @@ class NcclBackend(Rule):
     ```
 
     ## Fix safety
-    The fix is safe if the value reaches a function that creates a process group, or if the program already has gloo as
-    the alternative: with CUDA, the backend is the same as before. With `--target accelerator`, the fix uses the
+    The fix is usually safe if the value reaches a function that creates a process group, or if the program already has
+    gloo as the alternative: with CUDA, the backend is the same as before. With `--target accelerator`, the fix uses the
     accelerator's own backend.
 
-    The fix is unsafe if only the name of a variable, option or key suggests a backend. There
-    is no fix if the file compares such a variable, option or key to `"nccl"` but never to `"gloo"`. There is also no
-    fix if neither the name nor the use of a value shows that it is a backend.
+    The fix is unsafe if only the name of a variable, option or key suggests a backend. There is no fix if the file
+    compares such a variable, option or key to `"nccl"` but never to `"gloo"`. There is also no fix if neither the
+    name nor the use of a value shows that it is a backend.
     """
 
     code = "DF601"

@@ -158,6 +158,7 @@ TRUE_OF = {
             "also changes `m`; add",
         ),
         ("torch.nn.Module.cuda(net)", "`torch.nn.Module.cuda` needs CUDA"),
+        ("x.to((torch.cuda.\n    current_device()))", "`.to(torch.cuda. current_device())` needs CUDA"),
         ('getattr(x, "cuda")()', '`getattr(..., "cuda")(...)` needs CUDA'),
         (
             "q7 = torch.ones(2).untyped_storage()\ngetattr(q7, 'cuda')()",

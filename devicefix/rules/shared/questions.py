@@ -64,7 +64,9 @@ class Questions:
         changes: dict[ast.AST, Fix] = {}
         own = self._own(regions)
         inside = {part for statement in own for part in ast.walk(statement)}
-        for part in (part for region in regions for part in ast.walk(region) if part not in inside):
+        parts = [part for region in regions for part in ast.walk(region)]
+        inside.update(part.value for part in parts if isinstance(part, ast.MatchValue))  # which is compared
+        for part in (part for part in parts if part not in inside):
             change = self._change(part)
             if change is None:
                 references = (each for region in regions for each in self.accelerator.references(region))
