@@ -195,15 +195,27 @@ class AsyncName(Rule):
             "an argument of a function of another file",
             before="""
                 import torch
-                from transfer import put
+                import transfer
 
-                put(torch.zeros(3), async=True)
+
+                def put(x, async=False):
+                    return x.cuda(async=async)
+
+
+                transfer.put(torch.zeros(3), async=True)
             """,
             after="""
                 import torch
-                from transfer import put
+                import transfer
 
-                put(torch.zeros(3), non_blocking=True)
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+                def put(x, non_blocking=False):
+                    return x.to(device, non_blocking=non_blocking)
+
+
+                transfer.put(torch.zeros(3), non_blocking=True)
             """,
             unsafe=True,
         ),
@@ -285,7 +297,8 @@ class AsyncName(Rule):
         if any(other.arg == _NEW for other in call.keywords):
             advice = f"keep only `{_NEW}`" if function in _METHODS else "use another name"
             return self.finding(node, f"{_BROKEN}; {advice}")
-        is_renamed = function in functions or (function in _METHODS and self._is_of_torch(call))
+        is_own = function in functions and self.facts.resolve(call.func) is None
+        is_renamed = is_own or (function in _METHODS and self._is_of_torch(call))
         fix = self._edited([node], "" if is_renamed else "the function may have its own `async` parameter")
         return self.finding(node, f"{_BROKEN}; rename the argument to `{_NEW}`, as PyTorch 0.4 did", fix)
 
