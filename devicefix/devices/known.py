@@ -11,6 +11,7 @@ from itertools import islice
 from devicefix.facts import Binding, Facts, Scope
 from devicefix.facts.bound import Bound
 from devicefix.facts.certain import certain_device, means_cuda
+from devicefix.facts.flow.kinds.library import CURRENT_ACCELERATOR
 from devicefix.facts.flow.steps import related
 from devicefix.facts.guards.answers import AVAILABLE
 from devicefix.facts.tree import walk
@@ -135,7 +136,8 @@ class KnownDevices:
                 is_text = all(value and (cuda_string(value) or self._is_text(value)) for value in values)
                 if not is_text and not all(map(self._is_object, values)):
                     continue
-                if self._is_visible(name, outer, site) and name in self.certain(outer):
+                may_be_none = any(value and self._may_be_none(value) for value in values)
+                if self._is_visible(name, outer, site) and name in self.certain(outer) and not may_be_none:
                     return name if is_text else f"{name}.type"
         return None
 
@@ -175,8 +177,12 @@ class KnownDevices:
             case ast.Name() if depth:
                 return self._is_object(self._facts.value(value), depth - 1)
             case ast.Call():
-                return self._facts.call(value, "torch.device", "torch.accelerator.current_accelerator")
+                return self._facts.call(value, "torch.device", CURRENT_ACCELERATOR)
         return False
+
+    def _may_be_none(self, value: ast.expr) -> bool:
+        """Return whether a value is the accelerator, which is None on a CPU, and the program does not ask."""
+        return self._facts.call(value, CURRENT_ACCELERATOR) and not self._facts.is_guarded(value)
 
     def _is_text(self, value: ast.expr | None) -> bool:
         """Return whether a value is `"cuda" if … else "cpu"`, two names of devices."""

@@ -228,3 +228,15 @@ def test_an_attribute_that_may_be_another_device(old: str, new: str) -> None:
 )
 def test_an_attribute_that_another_file_sets(other: str) -> None:
     assert moved(OWN, other=other) != "self.device"
+
+
+def test_an_accelerator_that_may_be_none_has_no_type() -> None:
+    """Without one, `x.to(None)` moves nothing, but None has no `type`."""
+    device = "torch.accelerator.current_accelerator()"
+    for value, name in (
+        (device, None),
+        (f"{device} if torch.accelerator.is_available() else torch.device('cpu')", "device.type"),
+    ):
+        context = context_of(f"import torch\n\ndevice = {value}\nx.cuda()\n")
+        known = KnownDevices(context.facts, Bound(context.facts), dict, lambda _: True)
+        assert known.name_of_current(expression(context, "x.cuda()")) == name
